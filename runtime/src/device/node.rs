@@ -1,0 +1,142 @@
+//! [`Node`]: one open file of the accel node, with the driver's calls as they are; [`Board`]:
+//! what opens such files.
+
+use crate::{Result, soc::Profile, uapi};
+use nix::errno::Errno;
+use std::any::Any;
+use std::fmt::Debug;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// The driver interface version (kernel-and-uapi A.1). `0.0.0` is stock mainline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DriverVersion {
+    /// Major: 1 or more means per-job submit errors are returned.
+    pub major: u32,
+    /// Minor: see the ladder in the spec.
+    pub minor: u32,
+}
+
+/// A buffer object as CREATE_BO describes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoInfo {
+    /// GEM handle, valid on this file only.
+    pub handle: u32,
+    /// Address in this file's IOVA space. Zero is legal and is what a fresh file hands out first.
+    pub iova: u64,
+    /// Offset for mmap.
+    pub mmap_offset: u64,
+}
+
+/// One job to submit: programs that run in order on one core, and the buffers they touch.
+#[derive(Debug, Clone, Copy)]
+pub struct JobRef<'a> {
+    /// Register-command programs.
+    pub tasks: &'a [uapi::Task],
+    /// Handles that the job only reads.
+    pub reads: &'a [u32],
+    /// Handles that the job writes. A handle in both lists makes a stock driver drop the job in
+    /// silence (kernel-and-uapi A.5).
+    pub writes: &'a [u32],
+    /// [`uapi::JOB_BATCHED`] and its like.
+    pub flags: u32,
+}
+
+/// An absolute `CLOCK_MONOTONIC` time in nanoseconds, as PREP_BO takes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline(pub i64);
+
+impl Deadline {
+    /// Zero: poll, do not wait.
+    pub const POLL: Deadline = Deadline(0);
+
+    /// Now.
+    pub fn now() -> Deadline {
+        use nix::time::{ClockId, clock_gettime};
+        // CLOCK_MONOTONIC cannot fail on Linux; a zero would only turn a wait into a poll.
+        let ns = clock_gettime(ClockId::CLOCK_MONOTONIC)
+            .map_or(0, |t| t.tv_sec().saturating_mul(1_000_000_000).saturating_add(t.tv_nsec()));
+        Deadline(ns)
+    }
+
+    /// `ms` milliseconds from now, saturating: a wrapped value would be an instant poll.
+    pub fn after_ms(ms: u64) -> Deadline {
+        let ns = i64::try_from(ms.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
+        Deadline(Deadline::now().0.saturating_add(ns))
+    }
+}
+
+/// A buffer object mapped into this process. Whoever made it keeps the memory alive through
+/// `owner` until the mapping is dropped.
+#[derive(Debug)]
+pub struct Mapping {
+    ptr: NonNull<u8>,
+    len: usize,
+    _owner: Box<dyn Owner>,
+}
+
+/// Anything whose drop releases a mapping.
+trait Owner: Any + Send + Sync + Debug {}
+impl<T: Any + Send + Sync + Debug> Owner for T {}
+
+#[allow(unsafe_code)]
+// SAFETY: a Mapping is a pointer to shared memory plus its owner, which is Send and Sync; access
+// through it is guarded by `Bo`.
+unsafe impl Send for Mapping {}
+#[allow(unsafe_code)]
+// SAFETY: as above; a shared Mapping gives out nothing but its address and length.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Wraps `len` bytes at `ptr`, readable and writable, that live as long as `owner` does.
+    pub fn new(ptr: NonNull<u8>, len: usize, owner: impl Any + Send + Sync + Debug) -> Mapping {
+        Mapping { ptr, len, _owner: Box::new(owner) }
+    }
+
+    /// First byte.
+    pub fn as_ptr(&self) -> NonNull<u8> {
+        self.ptr
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// One open file of the accel node: the driver's calls, unadorned. Errors are errnos as the
+/// driver gives them, including its silences: see kernel-and-uapi A.4 and A.5 for what success
+/// does not mean. `File` is the careful layer above.
+pub trait Node: Send + Sync + Debug {
+    /// DRM_IOCTL_VERSION.
+    fn version(&self) -> Result<DriverVersion, Errno>;
+    /// CREATE_BO of `size` bytes.
+    fn create_bo(&self, size: u32) -> Result<BoInfo, Errno>;
+    /// mmap of a whole buffer object, `len` bytes.
+    fn map_bo(&self, bo: &BoInfo, len: usize) -> Result<Mapping, Errno>;
+    /// SUBMIT. Success says that the call was understood, not that a job was queued.
+    fn submit(&self, jobs: &[JobRef<'_>]) -> Result<(), Errno>;
+    /// PREP_BO: waits for the last writer, then makes the device's writes visible to the CPU.
+    /// Success says that the fence signalled, not that the job ran.
+    fn prep_bo(&self, handle: u32, deadline: Deadline) -> Result<(), Errno>;
+    /// FINI_BO: makes the CPU's writes visible to the device.
+    fn fini_bo(&self, handle: u32) -> Result<(), Errno>;
+    /// GEM_CLOSE.
+    fn close_bo(&self, handle: u32) -> Result<(), Errno>;
+}
+
+/// Something that opens accel files: a real board or a simulated one.
+pub trait Board: Send + Sync + Debug {
+    /// The part on it.
+    fn profile(&self) -> &'static Profile;
+    /// For people: which board, by what path.
+    fn describe(&self) -> String;
+    /// Opens one more file. Each file has its own IOVA space and runs on one core at a time
+    /// (kernel-and-uapi A.5).
+    fn open(&self) -> Result<Arc<dyn Node>>;
+}
