@@ -9,7 +9,11 @@
 #![deny(missing_docs)]
 
 pub mod device;
+pub mod dtype;
 pub mod error;
+pub mod layout;
+pub mod plan;
+pub mod program;
 pub mod soc;
 pub mod uapi;
 

@@ -49,7 +49,12 @@ pub fn detect(root: &Path) -> Result<&'static Profile> {
         .copied()
         .ok_or_else(|| Error::UnknownSoc {
             found,
-            known: PROFILES.iter().flat_map(|p| p.compatible).copied().collect::<Vec<_>>().join(", "),
+            known: PROFILES
+                .iter()
+                .flat_map(|p| p.compatible)
+                .copied()
+                .collect::<Vec<_>>()
+                .join(", "),
         })
 }
 
