@@ -12,6 +12,7 @@ pub mod device;
 pub mod dtype;
 pub mod error;
 pub mod layout;
+pub mod matmul;
 pub mod plan;
 pub mod program;
 pub mod soc;

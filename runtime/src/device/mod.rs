@@ -1,5 +1,17 @@
-//! The driver as a trait, and what is built on it: nodes, buffers, jobs.
+//! The driver as a trait, and what is built on it: nodes, files, buffers, jobs.
+//!
+//! [`Node`] is the driver's calls as they are; [`KernelBoard`] finds the real one. [`File`] and
+//! [`Bo`] are the careful layer: they never submit what the driver would drop, never close with
+//! jobs in flight, and bracket every CPU access with the cache syncs.
 
+mod bo;
+mod file;
+mod in_flight;
+mod kernel;
 mod node;
 
+pub use bo::Bo;
+pub use file::{File, JOB_TIMEOUT_MS, Job, Pending, TAIL_BYTES};
+pub use in_flight::drain_on_signals;
+pub use kernel::{KernelBoard, KernelNode};
 pub use node::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node};

@@ -127,7 +127,13 @@ pub fn group_plan_int8(shape: Shape, group: usize) -> Option<TilePlan> {
     let info = DType::Int8.info();
     let Shape { m, k, n } = shape;
     let aligned = m.is_multiple_of(4) && k.is_multiple_of(32) && n.is_multiple_of(32);
-    if !aligned || m == 0 || n == 0 || group == 0 || group % 32 != 0 || k % group != 0 {
+    if !aligned
+        || m == 0
+        || n == 0
+        || group == 0
+        || !group.is_multiple_of(32)
+        || !k.is_multiple_of(group)
+    {
         return None;
     }
     let mt = m.min(MAX_TILE);
@@ -136,7 +142,7 @@ pub fn group_plan_int8(shape: Shape, group: usize) -> Option<TilePlan> {
     let kt = (32..=group)
         .rev()
         .step_by(32)
-        .find(|&d| group.is_multiple_of(d) && d % 32 == 0 && Fit(info).holds(mt, d, nt))?;
+        .find(|&d| group.is_multiple_of(d) && Fit(info).holds(mt, d, nt))?;
     Some(TilePlan::new(shape, mt, kt, nt))
 }
 

@@ -1,0 +1,170 @@
+//! Buffer objects, with prepare and finish as guards.
+
+#![allow(unsafe_code)] // one of the design's borders: memory shared with the device
+
+use super::file::{File, TAIL_BYTES, driver};
+use super::node::{BoInfo, Deadline, Mapping};
+use crate::{Error, Result};
+use bytemuck::Pod;
+use nix::errno::Errno;
+use std::sync::Arc;
+
+/// A buffer the NPU can address, mapped into this process.
+///
+/// The CPU reaches the contents through [`Bo::read`] and [`Bo::write`] only, which bracket the
+/// access with the driver's PREP and FINI: the mapping is cached and not coherent
+/// (kernel-and-uapi A.3, A.4).
+#[derive(Debug)]
+pub struct Bo {
+    file: Arc<File>,
+    info: BoInfo,
+    mapping: Mapping,
+    len: usize,
+}
+
+impl Bo {
+    /// Allocates `len` bytes and the tail the feature DMA may over-read. Contents start as zero.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when memory or the file's 4 GiB window is exhausted, [`Error::Driver`]
+    /// otherwise.
+    pub fn new(file: &Arc<File>, len: usize, what: &'static str) -> Result<Bo> {
+        let asked = len as u64 + TAIL_BYTES as u64;
+        let memory = |why: &str| Error::Memory { asked, what, why: why.into() };
+        let size = u32::try_from(asked).map_err(|_| memory("a buffer object is under 4 GiB"))?;
+        let info = file.node().create_bo(size).map_err(|e| match e {
+            Errno::ENOMEM => memory("the kernel is out of memory"),
+            Errno::ENOSPC => memory("the file's 4 GiB address window is full"),
+            e => driver("CREATE_BO", e, what),
+        })?;
+        // From here on a failure must not leak the handle.
+        let mapped = if info.iova + asked > 1 << 32 {
+            Err(memory("the object lies beyond the 32 bits that registers hold"))
+        } else {
+            file.node().map_bo(&info, size as usize).map_err(|e| driver("mmap", e, what))
+        };
+        match mapped {
+            Ok(mapping) => Ok(Bo { file: file.clone(), info, mapping, len }),
+            Err(e) => {
+                // Nothing more can be done about a handle that will not close.
+                let _ = file.node().close_bo(info.handle);
+                Err(e)
+            }
+        }
+    }
+
+    /// GEM handle on its file.
+    pub fn handle(&self) -> u32 {
+        self.info.handle
+    }
+
+    /// Address of byte 0 on its file.
+    pub fn iova(&self) -> u32 {
+        // Bo::new refused anything that ends beyond 4 GiB.
+        self.info.iova as u32
+    }
+
+    /// Whether the buffer lives in `file`'s address space. Addresses mean nothing on another file.
+    pub fn is_on(&self, file: &Arc<File>) -> bool {
+        Arc::ptr_eq(&self.file, file)
+    }
+
+    /// Bytes asked for, without the tail.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reads the contents as the device left them. Waits for the last writer, briefly: whoever
+    /// submitted should have waited.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] or [`Error::Driver`].
+    pub fn read<T: Pod, R>(&mut self, f: impl FnOnce(&[T]) -> R) -> Result<R> {
+        self.prepare()?;
+        // SAFETY: the mapping is `len` readable bytes for as long as self lives. &mut self makes
+        // this the only access: no other closure runs, and no job is in flight, for its Pending
+        // would hold a shared borrow.
+        let bytes = unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().as_ptr(), self.len) };
+        Ok(f(cast(bytes)))
+    }
+
+    /// Changes the contents and makes the change visible to the device.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] or [`Error::Driver`].
+    pub fn write<T: Pod, R>(&mut self, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+        self.prepare()?;
+        self.fill(f)
+    }
+
+    /// As [`Bo::write`] for contents that are replaced whole: no wait and no read sync. The
+    /// buffer must be one that the device never writes, or its next bytes would come from a
+    /// stale cache line.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn fill<T: Pod, R>(&mut self, f: impl FnOnce(&mut [T]) -> R) -> Result<R> {
+        // SAFETY: as in `read`; the mapping is writable too.
+        let bytes =
+            unsafe { std::slice::from_raw_parts_mut(self.mapping.as_ptr().as_ptr(), self.len) };
+        let finish = Finish(self.file.clone(), self.info.handle);
+        let result = f(cast_mut(bytes));
+        finish.now()?;
+        Ok(result)
+    }
+
+    fn prepare(&self) -> Result<()> {
+        match self.file.prep(self.info.handle, Deadline::after_ms(1_000)) {
+            Ok(()) => Ok(()),
+            Err(Errno::EBUSY | Errno::ETIMEDOUT) => {
+                Err(Error::Timeout { waited_ms: 1_000, doing: "access to a buffer".into() })
+            }
+            Err(e) => Err(driver("PREP_BO", e, "access to a buffer")),
+        }
+    }
+}
+
+/// FINI even when the closure panics: the device must not see half-flushed lines later.
+struct Finish(Arc<File>, u32);
+
+impl Finish {
+    fn now(self) -> Result<()> {
+        let result = self.0.node().fini_bo(self.1);
+        std::mem::forget(self);
+        result.map_err(|e| driver("FINI_BO", e, "flushing a buffer"))
+    }
+}
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        let _ = self.0.node().fini_bo(self.1);
+    }
+}
+
+impl Drop for Bo {
+    fn drop(&mut self) {
+        if self.file.check_process().is_err() {
+            return;
+        }
+        // A queued job keeps the object alive in the kernel, but not its mapping order here.
+        if self.file.drain() {
+            let _ = self.file.node().close_bo(self.info.handle);
+        }
+    }
+}
+
+fn cast<T: Pod>(bytes: &[u8]) -> &[T] {
+    // Mappings are page-aligned; a trailing part of an element is left out.
+    let whole = bytes.len() / size_of::<T>() * size_of::<T>();
+    bytemuck::cast_slice(&bytes[..whole])
+}
+
+fn cast_mut<T: Pod>(bytes: &mut [u8]) -> &mut [T] {
+    let whole = bytes.len() / size_of::<T>() * size_of::<T>();
+    bytemuck::cast_slice_mut(&mut bytes[..whole])
+}

@@ -1,0 +1,253 @@
+//! [`File`]: an open accel file that copes with what the stock driver gets wrong.
+
+use super::bo::Bo;
+use super::in_flight;
+use super::node::{Board, Deadline, JobRef, Node};
+use crate::uapi::Task;
+use crate::{Error, Result};
+use nix::errno::Errno;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The driver kills a job after this long (kernel-and-uapi A.5).
+pub const JOB_TIMEOUT_MS: u64 = 500;
+/// Bytes behind every buffer's contents: the feature DMA may over-read one bank (npu-rk3588 3.7).
+pub const TAIL_BYTES: usize = 32768;
+/// Caps that keep the driver's allocator from warning (kernel-and-uapi A.5).
+const MAX_TASKS: usize = 65_536;
+const MAX_JOBS: usize = 1_024;
+
+/// An open file: an IOVA space, a job queue, and the buffers in them. Dropping it waits for its
+/// jobs first: closing with a job in flight is a use after free in unpatched kernels
+/// (kernel-and-uapi B.6 U1).
+#[derive(Debug)]
+pub struct File {
+    node: Arc<dyn Node>,
+    pid: u32,
+    /// Written handles of jobs not waited for yet, with the number of jobs.
+    pending: Mutex<Vec<(u32, usize)>>,
+    /// A fence did not signal in its time; it will not be waited for again.
+    wedged: AtomicBool,
+    /// Files of this process that may share the cores, for the wait limit.
+    sharers: u64,
+}
+
+/// One job for [`File::submit`].
+#[derive(Debug)]
+pub struct Job<'a> {
+    /// Programs, run in order on one core.
+    pub tasks: Vec<Task>,
+    /// Buffers that the job only reads, the program's own included.
+    pub reads: Vec<&'a Bo>,
+    /// Buffers that the job writes; the first is what is waited on.
+    pub writes: Vec<&'a Bo>,
+}
+
+/// Jobs on their way. Holds the borrow of every buffer they touch, so that none can be prepared
+/// for writing until the jobs were waited for: inputs have no fence of their own (A.4).
+#[derive(Debug)]
+pub struct Pending<'a> {
+    file: &'a File,
+    wait_on: &'a Bo,
+    jobs: usize,
+    done: bool,
+}
+
+impl File {
+    /// Opens one more file of `board`. `sharers` is how many files will keep its cores busy.
+    ///
+    /// # Errors
+    /// What the board says, or [`Error::Driver`] when the first allocation fails.
+    pub fn open(board: &dyn Board, sharers: usize) -> Result<Arc<File>> {
+        let file = Arc::new(File {
+            node: board.open()?,
+            pid: std::process::id(),
+            pending: Mutex::new(Vec::new()),
+            wedged: AtomicBool::new(false),
+            sharers: sharers.max(1) as u64,
+        });
+        // The first object gets IOVA 0 (A.3); a page that is never used keeps 0 meaning "none".
+        // It lives until the file closes.
+        file.node.create_bo(4096).map_err(|e| driver("CREATE_BO", e, "guard page"))?;
+        Ok(file)
+    }
+
+    /// The driver's calls.
+    pub fn node(&self) -> &dyn Node {
+        &*self.node
+    }
+
+    /// Refuses to go on in a forked child: it shares the parent's queue and buffers.
+    ///
+    /// # Errors
+    /// [`Error::Unusable`].
+    pub fn check_process(&self) -> Result<()> {
+        if self.pid == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::Unusable { why: "the process was forked after the NPU was opened".into() })
+    }
+
+    /// Queues `jobs` in one call. Success says nothing about the jobs: a stock driver drops a job
+    /// it rejects in silence. Whoever submits must find a witness of each job in its outputs.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] when the call itself fails, [`Error::Unusable`] after a fork or once the
+    /// process was told to end, [`Error::Shape`] for job lists the driver would mishandle.
+    pub fn submit<'a>(&'a self, jobs: &[Job<'a>]) -> Result<Pending<'a>> {
+        self.check_process()?;
+        if self.wedged.load(Ordering::Relaxed) {
+            return Err(Error::Unusable { why: "an earlier job never finished".into() });
+        }
+        let Some(wait_on) = jobs.last().and_then(|j| j.writes.first().copied()) else {
+            return Err(malformed(
+                "no job, or a job that writes nothing and could not be waited for",
+            ));
+        };
+        if jobs.len() > MAX_JOBS {
+            return Err(malformed("more than 1024 jobs"));
+        }
+        let handles: Vec<(Vec<u32>, Vec<u32>)> = jobs.iter().map(handles).collect();
+        let refs: Vec<JobRef<'_>> = jobs
+            .iter()
+            .zip(&handles)
+            .map(|(job, (reads, writes))| JobRef { tasks: &job.tasks, reads, writes, flags: 0 })
+            .collect();
+        for job in &refs {
+            let counts =
+                job.tasks.iter().all(|t| t.regcmd_count > 0 && t.regcmd.is_multiple_of(16));
+            if job.tasks.is_empty() || job.tasks.len() > MAX_TASKS || !counts {
+                return Err(malformed(
+                    "a job needs 1 to 65536 tasks with 16-byte aligned programs",
+                ));
+            }
+        }
+        in_flight::enter()?;
+        let handle = wait_on.handle();
+        self.lock().push((handle, jobs.len()));
+        match self.node.submit(&refs) {
+            Ok(()) => Ok(Pending { file: self, wait_on, jobs: jobs.len(), done: false }),
+            Err(e) => {
+                // Jobs before the failing one may be queued: wait for them, then report.
+                self.drain();
+                Err(driver("SUBMIT", e, "matmul jobs"))
+            }
+        }
+    }
+
+    /// Waits for the last writer of `bo` and makes the device's writes visible.
+    pub(super) fn prep(&self, handle: u32, deadline: Deadline) -> Result<(), Errno> {
+        loop {
+            match self.node.prep_bo(handle, deadline) {
+                // The same absolute deadline: an interrupted wait must not grow.
+                Err(Errno::EINTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// How long `jobs` queued jobs may take before something is broken for good: the driver ends
+    /// each by itself, and the cores are shared.
+    fn limit_ms(&self, jobs: usize) -> u64 {
+        (jobs as u64 + 1) * JOB_TIMEOUT_MS * self.sharers + 1_000
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u32, usize)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the jobs behind `handle`: they were waited for.
+    fn settle(&self, handle: u32) {
+        let mut pending = self.lock();
+        if let Some(i) = pending.iter().position(|p| p.0 == handle) {
+            pending.remove(i);
+            in_flight::leave();
+        }
+    }
+
+    /// Waits for everything that is queued. Returns whether the queue is known to be empty.
+    pub(super) fn drain(&self) -> bool {
+        if self.wedged.load(Ordering::Relaxed) {
+            return self.lock().is_empty();
+        }
+        let waiting = self.lock().clone();
+        let mut empty = true;
+        for (handle, jobs) in waiting {
+            let waited = self.prep(handle, Deadline::after_ms(self.limit_ms(jobs)));
+            if matches!(waited, Ok(()) | Err(Errno::ENOENT)) {
+                self.settle(handle);
+            } else {
+                self.wedged.store(true, Ordering::Relaxed);
+                empty = false;
+            }
+        }
+        empty
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            // A forked child must neither wait for nor close the parent's jobs.
+            std::mem::forget(self.node.clone());
+        } else if !self.drain() {
+            // Closing now could crash the kernel; a leaked file is the smaller harm.
+            tracing::error!("jobs still run after their time limit; leaving the NPU file open");
+            std::mem::forget(self.node.clone());
+        }
+    }
+}
+
+impl Pending<'_> {
+    /// Waits for the jobs. The first written buffer of the last job is prepared for reading.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] when the fence did not signal although the driver should long have
+    /// ended the jobs, [`Error::Driver`] for anything else.
+    pub fn wait(mut self) -> Result<()> {
+        let limit = self.file.limit_ms(self.jobs);
+        let handle = self.wait_on.handle();
+        match self.file.prep(handle, Deadline::after_ms(limit)) {
+            Ok(()) => {
+                self.file.settle(handle);
+                self.done = true;
+                Ok(())
+            }
+            Err(Errno::ETIMEDOUT | Errno::EBUSY) => {
+                self.file.wedged.store(true, Ordering::Relaxed);
+                Err(Error::Timeout { waited_ms: limit, doing: "matmul jobs".into() })
+            }
+            Err(e) => Err(driver("PREP_BO", e, "waiting for matmul jobs")),
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.file.drain();
+        }
+    }
+}
+
+/// Handles without repeats; a buffer that is written is not listed as read as well, or the
+/// driver would drop the job (A.5).
+fn handles(job: &Job<'_>) -> (Vec<u32>, Vec<u32>) {
+    let mut writes: Vec<u32> = job.writes.iter().map(|b| b.handle()).collect();
+    let mut reads: Vec<u32> =
+        job.reads.iter().map(|b| b.handle()).filter(|h| !writes.contains(h)).collect();
+    for list in [&mut reads, &mut writes] {
+        list.sort_unstable();
+        list.dedup();
+    }
+    (reads, writes)
+}
+
+fn malformed(why: &str) -> Error {
+    Error::Shape { what: "a submit".into(), why: why.into() }
+}
+
+/// An errno with its call and purpose.
+pub(super) fn driver(call: &'static str, errno: Errno, doing: &str) -> Error {
+    Error::Driver { call, errno, doing: doing.into() }
+}

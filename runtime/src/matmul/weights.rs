@@ -1,0 +1,193 @@
+//! Weights: where their rows come from, how they are packed, and which stay resident.
+
+use super::budget::Budget;
+use super::column_step;
+use super::worker::Worker;
+use crate::device::{Bo, TAIL_BYTES};
+use crate::dtype::DType;
+use crate::layout::pack;
+use crate::plan::{Shape, TilePlan, plan};
+use crate::{Error, Result};
+use half::f16;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A source of weights, N rows of K elements. Rows may be decoded as they are asked for; several
+/// workers ask at once.
+pub trait Weights: Sync + Debug {
+    /// Rows (columns of the result).
+    fn n(&self) -> usize;
+    /// Elements of a row.
+    fn k(&self) -> usize;
+    /// Writes row `n` into `dst`, which holds K elements.
+    fn load(&self, n: usize, dst: &mut [f16]);
+}
+
+/// Weights that lie in memory as fp16, row-major.
+#[derive(Debug, Clone, Copy)]
+pub struct Rows<'a> {
+    data: &'a [f16],
+    n: usize,
+    k: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// `n` rows of `k` elements.
+    ///
+    /// # Panics
+    /// When `data` is not exactly that long.
+    pub fn new(data: &'a [f16], n: usize, k: usize) -> Rows<'a> {
+        assert_eq!(data.len(), n * k);
+        Rows { data, n, k }
+    }
+}
+
+impl Weights for Rows<'_> {
+    fn n(&self) -> usize {
+        self.n
+    }
+
+    fn k(&self) -> usize {
+        self.k
+    }
+
+    fn load(&self, n: usize, dst: &mut [f16]) {
+        dst.copy_from_slice(&self.data[n * self.k..][..self.k]);
+    }
+}
+
+/// Elements of one weight slot (npu-rk3588 3.7).
+pub(super) fn slot_len(plan: &TilePlan) -> usize {
+    let t = DType::Fp16.info();
+    plan.nt.next_multiple_of(t.n_group) * plan.kt.next_multiple_of(t.k_group)
+}
+
+/// Packs the tiles `tiles` along N of the columns `columns` into `dst`, slot `(ni - first) * n_kt
+/// + ki`. `k` is K on its grid.
+pub(super) fn pack_tiles(
+    source: &dyn Weights,
+    columns: &Range<usize>,
+    plan: &TilePlan,
+    k: usize,
+    tiles: Range<usize>,
+    dst: &mut [f16],
+) {
+    let group = DType::Fp16.info().n_group;
+    let mut scratch = vec![f16::ZERO; group * source.k()];
+    for (i, ni) in tiles.enumerate() {
+        let first = columns.start + ni * plan.nt;
+        let last = (first + plan.nt).min(columns.end);
+        for (g, n0) in (first..last).step_by(group).enumerate() {
+            let count = group.min(last - n0);
+            for (r, row) in scratch.chunks_exact_mut(source.k()).take(count).enumerate() {
+                source.load(n0 + r, row);
+            }
+            let rows: Vec<&[f16]> = scratch.chunks_exact(source.k()).take(count).collect();
+            for ki in 0..plan.n_kt {
+                let k0 = ki * plan.kt;
+                let extent = plan.kt.min(k - k0);
+                let at = (i * plan.n_kt + ki) * slot_len(plan) + g * group * extent;
+                pack::weight_group_f16(&rows, k0, extent, &mut dst[at..][..group * extent]);
+            }
+        }
+    }
+}
+
+/// Weights packed into NPU buffers, one part a worker. The buffers are freed, and the budget
+/// given back, when it is dropped.
+#[derive(Debug)]
+pub struct Resident {
+    n: usize,
+    k: usize,
+    parts: Vec<Part>,
+    budget: Arc<Budget>,
+    charged: u64,
+}
+
+#[derive(Debug)]
+struct Part {
+    columns: Range<usize>,
+    plan: TilePlan,
+    bo: Bo,
+}
+
+impl Resident {
+    /// Rows of the weights.
+    pub fn n(&self) -> usize {
+        self.n
+    }
+
+    /// Elements of a row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Bytes of NPU memory held.
+    pub fn bytes(&self) -> u64 {
+        self.charged
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Range<usize>, &TilePlan, &Bo)> {
+        self.parts.iter().map(|p| (p.columns.clone(), &p.plan, &p.bo))
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.budget.release(self.charged);
+    }
+}
+
+/// Packs for a plan made at 256 rows, which serves every M (npu-rk3588 7.5).
+pub(super) fn pack(
+    workers: &mut [Worker],
+    budget: &Arc<Budget>,
+    source: &dyn Weights,
+) -> Result<Resident> {
+    let (n, k) = (source.n(), source.k());
+    let t = DType::Fp16.info();
+    let k_grid = k.next_multiple_of(t.k_group);
+    let step = column_step(n.max(1), workers.len());
+    let parts: Vec<(Range<usize>, TilePlan)> = (0..n)
+        .step_by(step)
+        .map(|first| {
+            let columns = first..(first + step).min(n);
+            let grid = Shape { m: 256, k: k_grid, n: columns.len().next_multiple_of(t.n_group) };
+            plan(DType::Fp16, grid).map(|p| (columns, p)).ok_or_else(|| Error::Shape {
+                what: format!("resident weights of {n} x {k}"),
+                why: "a dimension is 0 or beyond 2^24 (npu-rk3588 7.1)".into(),
+            })
+        })
+        .collect::<Result<_>>()?;
+    let bytes = |p: &TilePlan| p.n_nt * p.n_kt * slot_len(p) * size_of::<f16>();
+    let charged = parts.iter().map(|(_, p)| (bytes(p) + TAIL_BYTES) as u64).sum();
+    budget.charge(charged)?;
+    // Owns the charge from here on, whatever fails.
+    let mut resident = Resident { n, k, parts: Vec::new(), budget: budget.clone(), charged };
+    let packed: Vec<Result<Part>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .iter()
+            .zip(parts)
+            .map(|(worker, (columns, plan))| {
+                scope.spawn(move || {
+                    let mut bo = Bo::new(worker.file(), bytes(&plan), "resident weights")?;
+                    bo.fill(|dst| {
+                        pack_tiles(source, &columns, &plan, k_grid, 0..plan.n_nt, dst);
+                    })?;
+                    Ok(Part { columns, plan, bo })
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|t| {
+                t.join().unwrap_or_else(|_| {
+                    Err(Error::Unusable { why: "a packing thread panicked".into() })
+                })
+            })
+            .collect()
+    });
+    resident.parts = packed.into_iter().collect::<Result<_>>()?;
+    Ok(resident)
+}
