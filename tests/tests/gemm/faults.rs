@@ -1,0 +1,135 @@
+//! Stock driver, five and more K steps: whatever happens to any one job, the numbers are right
+//! or there is an error.
+
+use crate::{Case, open};
+use rocket_runtime::device::Board;
+use rocket_runtime::matmul::Npu;
+use rocket_runtime::plan::{Sequence, Shape, Summation};
+use rocket_sim::{Config, Fault, SimBoard};
+use std::time::Duration;
+
+/// 2560 elements of K: five steps of 512 at 256 rows and 128 columns, several tiles a step.
+const SHAPE: Shape = Shape { m: 300, k: 2560, n: 272 };
+
+fn board() -> SimBoard {
+    SimBoard::new(Config { timeout: Duration::from_millis(20), ..Config::default() })
+}
+
+fn jobs_of(summation: Summation) -> u64 {
+    Sequence::new(SHAPE, summation).expect("plans").jobs().count() as u64
+}
+
+/// Runs once with `fault` at each job in turn, and once with it at two jobs, so that the retry
+/// is hit as well.
+fn each_job(summation: Summation, fault: impl Fn(u64) -> Fault) -> (usize, usize) {
+    let case = Case::integers(SHAPE, 3);
+    let want = case.expected();
+    let jobs = jobs_of(summation);
+    let (mut right, mut errors) = (0, 0);
+    for n in 0..jobs {
+        for again in [None, Some(n + jobs), Some(2 * jobs - 1)] {
+            let board = board();
+            let npu = open(&board, 1);
+            board.inject(fault(n));
+            if let Some(second) = again {
+                board.inject(fault(second));
+            }
+            match case.run(&npu, false, summation) {
+                Ok((c, stats)) => {
+                    assert!(
+                        c.iter().zip(&want).all(|(ours, want)| f64::from(*ours) == *want),
+                        "wrong numbers after {:?}",
+                        fault(n)
+                    );
+                    assert!(stats.retries > 0, "{:?} was not even noticed", fault(n));
+                    right += 1;
+                }
+                Err(e) => {
+                    assert!(e.to_string().contains("job"), "{e}");
+                    errors += 1;
+                }
+            }
+            drop(npu);
+            assert_eq!(board.counters().closed_with_jobs_in_flight, 0);
+        }
+    }
+    println!(
+        "{jobs} jobs: {right} runs right after a retry, {errors} refused in words, none wrong"
+    );
+    (right, errors)
+}
+
+#[test]
+fn the_gemm_has_enough_steps_to_hide_a_lost_one() {
+    assert!(jobs_of(Summation::OnChip) >= 5);
+    assert!(jobs_of(Summation::Host) >= 1);
+}
+
+#[test]
+fn dropped_jobs_never_give_wrong_numbers() {
+    let (right, errors) = each_job(Summation::OnChip, Fault::DropJob);
+    assert!(right > 0 && errors > 0);
+    each_job(Summation::Host, Fault::DropJob);
+}
+
+#[test]
+fn rejected_jobs_never_give_wrong_numbers() {
+    let (right, errors) = each_job(Summation::OnChip, Fault::RejectJob);
+    assert!(right > 0 && errors > 0);
+    each_job(Summation::Host, Fault::RejectJob);
+}
+
+#[test]
+fn timed_out_jobs_never_give_wrong_numbers() {
+    let (right, errors) = each_job(Summation::OnChip, Fault::HangJob);
+    assert!(right > 0 && errors > 0);
+    each_job(Summation::Host, Fault::HangJob);
+}
+
+#[test]
+fn jobs_that_stop_half_way_never_give_wrong_numbers() {
+    for task in 0..6 {
+        each_job(Summation::OnChip, |job| Fault::HangTask { job, task });
+    }
+    // In the last task, at every surface: 2 a group of 16 columns.
+    for surfaces in 0..2 {
+        each_job(Summation::OnChip, |job| Fault::PartialTask { job, task: 5, surfaces });
+    }
+}
+
+/// Dropping everything while jobs run must wait for them first (kernel-and-uapi B.6 U1), also
+/// when a submit failed on the way.
+#[test]
+fn files_are_closed_only_when_their_jobs_are_done() {
+    let board = board();
+    let npu = open(&board, 3);
+    board.inject(Fault::SubmitErrno(1, nix::errno::Errno::ENOMEM));
+    board.inject(Fault::HangJob(2));
+    let failed = Case::integers(SHAPE, 4).run(&npu, false, Summation::OnChip);
+    assert!(failed.is_err(), "a submit that fails is an error");
+    drop(npu);
+    assert_eq!(board.counters().closed_with_jobs_in_flight, 0);
+}
+
+/// After faults, the same Npu goes on with right numbers.
+#[test]
+fn an_npu_survives_lost_jobs() {
+    let board = board();
+    let npu = open(&board, 2);
+    let case = Case::integers(SHAPE, 5);
+    for _ in 0..3 {
+        board.inject(Fault::HangJob(board.next_job() + 1));
+        let _ = case.run(&npu, false, Summation::OnChip);
+        board.clear_faults();
+        let (c, _) = case.run(&npu, false, Summation::OnChip).expect("runs");
+        assert!(c.iter().zip(case.expected()).all(|(a, b)| f64::from(*a) == b));
+    }
+}
+
+#[test]
+fn a_board_that_cannot_be_opened_says_so() {
+    let board = board();
+    board.inject(Fault::OpenEperm);
+    let words = Npu::open(&board as &dyn Board, Default::default()).unwrap_err().to_string();
+    assert!(words.contains("open"), "{words}");
+}
