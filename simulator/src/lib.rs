@@ -1,1 +1,45 @@
-//! Placeholder until the crate lands.
+//! A Rockchip NPU board in software: the `rocket` driver's calls and the NPU's registers.
+//!
+//! [`SimBoard`] stands where a real board stands: it implements
+//! [`rocket_runtime::device::Board`], and its files implement [`rocket_runtime::device::Node`].
+//! Programs run as on silicon: command words are fetched and decoded, and every address and
+//! stride is taken from the registers, never from the library that wrote them, so an error in a
+//! layout cannot cancel itself out. A program that breaks a known rule hangs, stores nothing or
+//! computes garbage, as the rule says silicon does, and [`SimBoard::explanations`] says which
+//! [`Rule`] it was.
+//!
+//! "spec" in these docs means the hardware and kernel notes this project is built from; a
+//! reference such as "npu-rk3588 3.2" names the file and section. This version runs fp16
+//! matrix products (fp16 or fp32 results, with or without an element-wise operand); anything
+//! else hangs with the explanation [`Rule::NotModelled`].
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod assumptions;
+pub mod timing;
+
+mod check;
+mod cna;
+mod config;
+mod core;
+mod counters;
+mod dpu;
+mod explain;
+mod fault;
+mod kernel;
+mod machine;
+mod node;
+mod npu;
+mod pc;
+mod rdma;
+mod regs;
+
+pub use check::{Class, Rule};
+pub use config::{Arithmetic, Config, DriverProfile};
+pub use counters::{CORES, Counters};
+pub use explain::Explanation;
+pub use fault::Fault;
+pub use node::{SimBoard, SimFile};
+
+// Memory images are reinterpreted in place, and the NPU is little-endian (npu-rk3588 0.2).
+const _: () = assert!(cfg!(target_endian = "little"), "the simulator needs a little-endian host");

@@ -1,0 +1,205 @@
+//! Registers that must agree with each other (npu-rk3588 2.2, Appendix C), and fields that must
+//! hold the one value this version models.
+
+use super::{Hang, Rule};
+use crate::cna::Cna;
+use crate::core::KERNEL_GROUP;
+use crate::regs::{self, RegFile};
+
+/// CBUF banks and their size (npu-rk3588 4.1).
+const BANKS: u64 = 12;
+const BANK_BYTES: u64 = 32768;
+/// Bytes of a CBUF entry.
+const ENTRY: u64 = 64;
+const ESZ: u64 = 2;
+/// Channels of an fp16 weight block.
+const CHANNEL_UNIT: usize = 32;
+
+/// A field of a register: offset, high bit, low bit.
+type Field = (u16, u32, u32);
+
+/// All geometry checks of a program that passed the precision checks.
+pub fn check(r: &RegFile, c: &Cna) -> Result<(), Hang> {
+    modelled(r)?;
+    aligned(r)?;
+    sizes(r, c)?;
+    weights(r, c)?;
+    banks(r, c)
+}
+
+/// Checks that a field holds `want`.
+fn expect(r: &RegFile, rule: Rule, (reg, hi, lo): Field, want: u64) -> Result<(), Hang> {
+    let found = u64::from(r.field(reg, hi, lo));
+    if found == want {
+        return Ok(());
+    }
+    let message = format!("{} bits {hi}:{lo} are {found}, expected {want}", regs::name(reg));
+    Err(Hang::new(rule, message))
+}
+
+/// Fields whose other values stand for convolutions, stages or modes not modelled yet.
+fn modelled(r: &RegFile) -> Result<(), Hang> {
+    const FIXED: &[(Field, u64)] = &[
+        // Direct convolution, nothing special about its input.
+        ((regs::CNA_CONV_CON1, 31, 10), 0),
+        ((regs::CNA_CONV_CON1, 3, 0), 0),
+        ((regs::CNA_CONV_CON2, 2, 0), 0),
+        ((regs::CNA_CONV_CON2, 23, 16), 0),
+        // Stride 1, no dilation.
+        ((regs::CNA_CONV_CON3, 31, 0), 0x9),
+        // 1x1 kernels.
+        ((regs::CNA_WEIGHT_SIZE2, 28, 24), 1),
+        ((regs::CNA_WEIGHT_SIZE2, 20, 16), 1),
+        // Input conversion bypassed.
+        ((regs::CNA_CVT_CON0, 0, 0), 1),
+        ((regs::CNA_CVT_CON5, 31, 0), 0),
+        // No skipping, no padding.
+        ((regs::CNA_FC_CON0, 31, 0), 0),
+        ((regs::CNA_FC_CON1, 16, 0), 0),
+        ((regs::CNA_FC_CON2, 16, 0), 0),
+        ((regs::CNA_PAD_CON0, 7, 0), 0),
+        // Not depthwise, no shift before the DPU.
+        ((regs::CORE_MISC_CFG, 1, 1), 0),
+        ((regs::CORE_CLIP_TRUNCATE, 6, 0), 0),
+        // The DPU follows the CORE.
+        ((regs::DPU_FEATURE_MODE_CFG, 31, 25), 0),
+        ((regs::DPU_FEATURE_MODE_CFG, 4, 3), 0),
+        ((regs::DPU_FEATURE_MODE_CFG, 2, 1), 2),
+        ((regs::DPU_FEATURE_MODE_CFG, 0, 0), 0),
+        ((regs::DPU_DATA_FORMAT, 25, 3), 0),
+        ((regs::DPU_OFFSET_PEND, 15, 0), 0),
+        ((regs::DPU_DATA_CUBE_NOTCH_ADDR, 28, 0), 0),
+        ((regs::DPU_BS_CFG, 0, 0), 1),
+        ((regs::DPU_BN_CFG, 0, 0), 1),
+        ((regs::DPU_BS_OW_CFG, 31, 11), 0),
+        ((regs::DPU_BS_OW_CFG, 1, 0), 2),
+        ((regs::DPU_OUT_CVT_OFFSET, 31, 0), 0),
+        ((regs::DPU_OUT_CVT_SCALE, 15, 0), 1),
+        ((regs::DPU_OUT_CVT_SHIFT, 31, 0), 0),
+        ((regs::DPU_LUT_ACCESS_CFG, 31, 0), 0),
+        // No per-channel operands.
+        ((regs::RDMA_BRDMA_CFG, 4, 1), 0),
+        ((regs::RDMA_NRDMA_CFG, 4, 1), 0),
+        ((regs::RDMA_FEATURE_MODE_CFG, 0, 0), 0),
+        ((regs::RDMA_SRC_DMA_CFG, 31, 0), 0),
+    ];
+    for (field, want) in FIXED {
+        expect(r, Rule::NotModelled, *field, *want)?;
+    }
+    for reg in [regs::CNA_DCOMP_CTRL, regs::CNA_DCOMP_REGNUM] {
+        expect(r, Rule::CompressedWeights, (reg, 31, 0), 0)?;
+    }
+    for reg in (regs::CNA_DCOMP_AMOUNT0..=regs::CNA_DCOMP_AMOUNT15).step_by(4) {
+        expect(r, Rule::CompressedWeights, (reg, 31, 0), 0)?;
+    }
+    Ok(())
+}
+
+/// Trap 31: addresses of data are addresses of 16-byte atoms.
+fn aligned(r: &RegFile) -> Result<(), Hang> {
+    for reg in [
+        regs::CNA_FEATURE_DATA_ADDR,
+        regs::CNA_DCOMP_ADDR0,
+        regs::DPU_DST_BASE_ADDR,
+        regs::RDMA_SRC_BASE_ADDR,
+        regs::RDMA_EW_BASE_ADDR,
+    ] {
+        expect(r, Rule::AddressUnaligned, (reg, 3, 0), 0)?;
+    }
+    Ok(())
+}
+
+/// Width, height and channels as each block sees them; trap 16.
+fn sizes(r: &RegFile, c: &Cna) -> Result<(), Hang> {
+    let (w, h, k, n) = (c.width as u64, c.height as u64, c.channels as u64, c.kernels as u64);
+    if w == 0 || h == 0 || k == 0 || n == 0 {
+        let message = format!("width {w}, height {h}, channels {k}, kernels {n}");
+        return Err(Hang::new(Rule::SizesDisagree, message));
+    }
+    if !c.channels.is_multiple_of(CHANNEL_UNIT) || !c.kernels.is_multiple_of(KERNEL_GROUP) {
+        return Err(Hang::new(Rule::ChannelsNotAligned, format!("K = {k}, N = {n}")));
+    }
+    let agree: &[(Field, u64)] = &[
+        ((regs::CNA_DATA_SIZE1, 29, 16), (k - 1) & 0x3fff),
+        ((regs::CNA_DATA_SIZE2, 10, 0), w),
+        ((regs::CNA_DATA_SIZE3, 21, 0), w * h),
+        ((regs::CNA_FC_DATA_SIZE0, 29, 16), w),
+        ((regs::CNA_FC_DATA_SIZE0, 10, 0), h),
+        ((regs::CNA_FC_DATA_SIZE1, 15, 0), k),
+        ((regs::CORE_DATAOUT_SIZE_0, 31, 16), h - 1),
+        ((regs::CORE_DATAOUT_SIZE_0, 15, 0), w - 1),
+        ((regs::CORE_DATAOUT_SIZE_1, 15, 0), n - 1),
+        ((regs::DPU_DATA_CUBE_WIDTH, 12, 0), w - 1),
+        ((regs::DPU_DATA_CUBE_HEIGHT, 12, 0), h - 1),
+        ((regs::DPU_DATA_CUBE_CHANNEL, 28, 16), n - 1),
+        ((regs::DPU_DATA_CUBE_CHANNEL, 12, 0), n - 1),
+        ((regs::DPU_WDMA_SIZE_0, 12, 0), n - 1),
+        ((regs::DPU_WDMA_SIZE_1, 28, 16), h - 1),
+        ((regs::DPU_WDMA_SIZE_1, 12, 0), w - 1),
+        ((regs::RDMA_DATA_CUBE_WIDTH, 12, 0), w - 1),
+        ((regs::RDMA_DATA_CUBE_HEIGHT, 12, 0), h - 1),
+        ((regs::RDMA_DATA_CUBE_CHANNEL, 12, 0), n - 1),
+    ];
+    for (field, want) in agree {
+        expect(r, Rule::SizesDisagree, *field, *want)?;
+    }
+    Ok(())
+}
+
+fn weights(r: &RegFile, c: &Cna) -> Result<(), Hang> {
+    let row = c.channels as u64 * ESZ;
+    expect(r, Rule::WeightSizes, (regs::CNA_WEIGHT_SIZE1, 18, 0), row)?;
+    expect(r, Rule::WeightSizes, (regs::CNA_WEIGHT_SIZE0, 31, 0), row * c.kernels as u64)
+}
+
+/// Both operands must be resident (npu-rk3588 4.1); traps 18 and 19.
+fn banks(r: &RegFile, c: &Cna) -> Result<(), Hang> {
+    let row = c.channels as u64 * ESZ;
+    let features = (c.rows() as u64 * row).div_ceil(BANK_BYTES);
+    let need = (c.kernels as u64 * row).div_ceil(BANK_BYTES);
+    let data = u64::from(r.field(regs::CNA_CBUF_CON0, 3, 0));
+    let weight = u64::from(r.field(regs::CNA_CBUF_CON0, 7, 4));
+    if features > BANKS - 1 || row > BANK_BYTES {
+        let message = format!("features need {features} banks, a kernel {row} bytes");
+        return Err(Hang::new(Rule::TooLargeForCbuf, message));
+    }
+    if data + weight != BANKS || data < features {
+        let message = format!("DATA_BANK {data}, WEIGHT_BANK {weight}, features need {features}");
+        return Err(Hang::new(Rule::BankSplit, message));
+    }
+    if need > weight {
+        let message = format!("weights need {need} banks and have {weight}");
+        return Err(Hang::new(Rule::WeightsExceedBanks, message));
+    }
+    let entries = (c.width as u64 * row).div_ceil(ENTRY);
+    expect(r, Rule::DataEntries, (regs::CNA_CBUF_CON1, 13, 0), entries)
+}
+
+/// An fp16 operand cube, one value a pixel and channel (npu-rk3588 6.2).
+pub fn check_operand_words(r: &RegFile) -> Result<(), String> {
+    let words: &[(Field, u64, &str)] = &[
+        ((regs::DPU_EW_CFG, 29, 28), 1, "data mode"),
+        ((regs::DPU_EW_CFG, 23, 22), 2, "operand size"),
+        ((regs::DPU_EW_CFG, 21, 20), 0, "comparison"),
+        ((regs::DPU_EW_CFG, 10, 9), 1, "relu"),
+        ((regs::DPU_EW_CFG, 7, 7), 1, "LUT"),
+        ((regs::DPU_EW_CFG, 5, 5), 0, "prelu"),
+        ((regs::DPU_EW_CFG, 1, 1), 0, "operation bypass"),
+        ((regs::DPU_EW_CVT_OFFSET_VALUE, 31, 0), 0, "operand offset"),
+        ((regs::DPU_EW_CVT_SCALE_VALUE, 31, 0), 1, "operand scale"),
+        ((regs::RDMA_ERDMA_CFG, 31, 30), 1, "ERDMA data mode"),
+        ((regs::RDMA_ERDMA_CFG, 3, 2), 2, "ERDMA data size"),
+        ((regs::RDMA_FEATURE_MODE_CFG, 17, 15), 2, "RDMA input precision"),
+        ((regs::RDMA_FEATURE_MODE_CFG, 7, 5), 2, "RDMA processing precision"),
+    ];
+    for ((reg, hi, lo), want, what) in words {
+        let found = u64::from(r.field(*reg, *hi, *lo));
+        if found != *want {
+            return Err(format!("{what} is {found}, expected {want}, in {}", regs::name(*reg)));
+        }
+    }
+    if crate::dpu::ElementWise::read(r).is_none() {
+        return Err("unknown operation".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! CNA: loads feature and weight cubes into the CBUF (npu-rk3588 2.3, 3.2, 3.3, 4.3).
+
+use crate::assumptions::LINE_PITCH_PER_STRIDE;
+use crate::check::{Hang, unmapped_in};
+use crate::core::{ATOM, KERNEL_GROUP, Scratch};
+use crate::kernel::space::Dma;
+use crate::regs::{self, RegFile};
+use half::slice::HalfFloatSliceExt;
+use std::borrow::Cow;
+
+/// Channels of a weight block (npu-rk3588 3.1).
+const BLOCK: usize = 32;
+
+/// One operand in the CBUF, decoded, with what it was fetched by. `depth` values a row.
+#[derive(Debug, Default)]
+pub struct Image {
+    pub addr: u64,
+    pub rows: usize,
+    pub depth: usize,
+    data: Vec<f32>,
+}
+
+impl Image {
+    fn begin(&mut self, addr: u64, rows: usize, depth: usize) -> &mut [f32] {
+        (self.addr, self.rows, self.depth) = (addr, rows, depth);
+        self.data.resize(rows * depth, 0.0);
+        &mut self.data
+    }
+
+    /// The image as `rows` by `depth`; where a stale one does not reach there are zeros.
+    pub fn fitted(&self, rows: usize, depth: usize) -> Cow<'_, [f32]> {
+        if (self.rows, self.depth) == (rows, depth) {
+            return Cow::Borrowed(&self.data);
+        }
+        let mut out = vec![0.0; rows * depth];
+        let (n, have) = (depth.min(self.depth), self.depth.max(1));
+        for (to, from) in out.chunks_exact_mut(depth).zip(self.data.chunks_exact(have)) {
+            to[..n].copy_from_slice(&from[..n]);
+        }
+        Cow::Owned(out)
+    }
+}
+
+/// The CNA registers that say where operands lie and how large they are.
+#[derive(Debug, Clone)]
+pub struct Cna {
+    pub feature_addr: u64,
+    pub width: usize,
+    pub height: usize,
+    pub channels: usize,
+    line_pitch: u64,
+    plane_pitch: u64,
+    pub weight_addr: u64,
+    pub kernels: usize,
+    pub bytes_per_kernel: u64,
+    pub data_reuse: bool,
+    pub weight_reuse: bool,
+}
+
+impl Cna {
+    pub fn read(r: &RegFile) -> Cna {
+        let line_stride = u64::from(r.field(regs::CNA_DMA_CON1, 27, 0));
+        let surf_stride = u64::from(r.field(regs::CNA_DMA_CON2, 27, 0));
+        Cna {
+            feature_addr: r.get(regs::CNA_FEATURE_DATA_ADDR).into(),
+            width: r.field(regs::CNA_DATA_SIZE0, 26, 16) as usize,
+            height: r.field(regs::CNA_DATA_SIZE0, 10, 0) as usize,
+            channels: r.field(regs::CNA_DATA_SIZE1, 15, 0) as usize,
+            line_pitch: LINE_PITCH_PER_STRIDE * line_stride,
+            plane_pitch: 16 * (surf_stride + line_stride),
+            weight_addr: r.get(regs::CNA_DCOMP_ADDR0).into(),
+            kernels: r.field(regs::CNA_WEIGHT_SIZE2, 13, 0) as usize,
+            bytes_per_kernel: r.field(regs::CNA_WEIGHT_SIZE1, 18, 0).into(),
+            data_reuse: r.bit(regs::CNA_CBUF_CON0, 12),
+            weight_reuse: r.bit(regs::CNA_CBUF_CON0, 13),
+        }
+    }
+
+    /// Pixels of the image: the rows of the matrix.
+    pub fn rows(&self) -> usize {
+        self.width * self.height
+    }
+
+    /// Fetches the feature image plane by plane (npu-rk3588 3.2); says how many bytes that was.
+    pub fn fetch_feature(
+        &self,
+        dma: &mut Dma,
+        scratch: &mut Scratch,
+        image: &mut Image,
+    ) -> Result<u64, Hang> {
+        // Four planes at a time, so that whole cache lines of the image are written.
+        const AT_ONCE: usize = 4;
+        let (rows, depth) = (self.rows(), self.channels);
+        let to = image.begin(self.feature_addr, rows, depth);
+        let planes = depth / ATOM;
+        for first in (0..planes).step_by(AT_ONCE) {
+            let n = AT_ONCE.min(planes - first);
+            let (words, floats) = scratch.buffers(n * rows * ATOM);
+            for (i, plane) in words.chunks_exact_mut(2 * rows).enumerate() {
+                let addr = self.feature_addr + (first + i) as u64 * self.plane_pitch;
+                self.read_plane(dma, addr, plane)?;
+            }
+            bytemuck::cast_slice::<u64, half::f16>(words).convert_to_f32_slice(floats);
+            for (m, row) in to.chunks_exact_mut(depth).enumerate() {
+                let row = row[first * ATOM..].chunks_exact_mut(ATOM).take(n);
+                for (i, atom) in row.enumerate() {
+                    atom.copy_from_slice(&floats[(i * rows + m) * ATOM..][..ATOM]);
+                }
+            }
+        }
+        Ok((rows * depth * 2) as u64)
+    }
+
+    /// One plane: the lines of one 16-byte channel atom.
+    fn read_plane(&self, dma: &mut Dma, addr: u64, plane: &mut [u64]) -> Result<(), Hang> {
+        let fault = |f| unmapped_in(f, regs::CNA_FEATURE_DATA_ADDR, "feature fetch");
+        if self.line_pitch == 16 * self.width as u64 {
+            return dma.read(addr, plane).map_err(fault);
+        }
+        for (y, line) in plane.chunks_exact_mut(2 * self.width).enumerate() {
+            dma.read(addr + y as u64 * self.line_pitch, line).map_err(fault)?;
+        }
+        Ok(())
+    }
+
+    /// Fetches the weight image: kernel groups one after another, in each the channel blocks one
+    /// after another (npu-rk3588 3.3).
+    pub fn fetch_weight(
+        &self,
+        dma: &mut Dma,
+        scratch: &mut Scratch,
+        image: &mut Image,
+    ) -> Result<u64, Hang> {
+        let depth = self.bytes_per_kernel as usize / 2;
+        let to = image.begin(self.weight_addr, self.kernels, depth);
+        let mut addr = self.weight_addr;
+        for group in to.chunks_exact_mut(KERNEL_GROUP * depth) {
+            let (words, floats) = scratch.buffers(group.len());
+            let fault = |f| unmapped_in(f, regs::CNA_DCOMP_ADDR0, "weight fetch");
+            dma.read(addr, words).map_err(fault)?;
+            addr += words.len() as u64 * 8;
+            bytemuck::cast_slice::<u64, half::f16>(words).convert_to_f32_slice(floats);
+            for (n, kernel) in group.chunks_exact_mut(depth).enumerate() {
+                for (b, block) in kernel.chunks_exact_mut(BLOCK).enumerate() {
+                    block.copy_from_slice(&floats[(b * KERNEL_GROUP + n) * BLOCK..][..BLOCK]);
+                }
+            }
+        }
+        Ok(addr - self.weight_addr)
+    }
+}

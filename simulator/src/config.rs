@@ -1,0 +1,62 @@
+use crate::Fault;
+use std::time::Duration;
+
+/// Which driver the board runs (kernel-and-uapi A.1, A.5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DriverProfile {
+    /// Mainline, version 0.0.0: malformed jobs are dropped in silence, flags are ignored.
+    #[default]
+    Stock,
+    /// Version 1.1: per-job errors are returned, and a job may be batched.
+    Patched,
+}
+
+/// How results are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Arithmetic {
+    /// fp64 products and sums in increasing k, one rounding to fp32 (npu-rk3588 5.2).
+    #[default]
+    Exact,
+    /// An fp32 matrix product in any order: within fp32 rounding of `Exact`, and much faster.
+    Fast,
+}
+
+/// What kind of board to simulate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The driver.
+    pub profile: DriverProfile,
+    /// The arithmetic.
+    pub arithmetic: Arithmetic,
+    /// Faults that are there from the start; more can be added with
+    /// [`SimBoard::inject`](crate::SimBoard::inject).
+    pub faults: Vec<Fault>,
+    /// NPU clock for the cost model, in Hz (npu-rk3588 8.1).
+    pub clock_hz: u64,
+    /// Real time after which a hanging job is failed and its core reset (500 ms in the driver,
+    /// kernel-and-uapi B.5). Tests shorten it.
+    pub timeout: Duration,
+    /// Modelled time one job may take before the driver times it out. This follows from the same
+    /// 500 ms, but is counted on the cost model, so that a slow host changes nothing.
+    pub job_limit: Duration,
+    /// Cores in use, 1 to [`CORES`](crate::CORES).
+    pub cores: usize,
+    /// Trap 4: a wrong operand configuration wedges its core across jobs, until
+    /// [`SimBoard::reload`](crate::SimBoard::reload).
+    pub sticky_wedge: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            profile: DriverProfile::Stock,
+            arithmetic: Arithmetic::Exact,
+            faults: Vec::new(),
+            clock_hz: 600_000_000,
+            timeout: Duration::from_millis(500),
+            job_limit: Duration::from_millis(500),
+            cores: crate::CORES,
+            sticky_wedge: false,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The scheduler: one queue a file, jobs in order within it, one file on one core at a time
+//! (kernel-and-uapi A.5).
+
+use super::fence::{Fence, lock};
+use super::memory::Bo;
+use super::space::Space;
+use crate::machine::Machine;
+use crate::npu::Npu;
+use crate::{CORES, Rule};
+use rocket_runtime::uapi;
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A job that SUBMIT accepted.
+#[derive(Debug)]
+pub struct Job {
+    pub number: u64,
+    pub file: u64,
+    pub tasks: Vec<uapi::Task>,
+    pub batched: bool,
+    pub space: Arc<Space>,
+    /// Kept alive until the job has ended (kernel-and-uapi A.3).
+    pub buffers: Vec<Arc<Bo>>,
+    pub fence: Arc<Fence>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    core: usize,
+    jobs: VecDeque<Job>,
+    running: bool,
+    closed: bool,
+}
+
+impl Queue {
+    fn idle(&self) -> bool {
+        self.jobs.is_empty() && !self.running
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<u64, Queue>,
+    shutdown: bool,
+}
+
+impl State {
+    /// The core a file moves to when it has nothing queued; see
+    /// [`LEAST_LOADED_CORE_FIRST`](crate::assumptions::LEAST_LOADED_CORE_FIRST).
+    fn choose_core(&self, file: u64, cores: usize) -> usize {
+        let current = self.files.get(&file).map(|q| q.core);
+        let load = |core: usize| -> usize {
+            let others = self.files.iter().filter(|(id, q)| **id != file && q.core == core);
+            others.map(|(_, q)| 1 + q.jobs.len() + usize::from(q.running)).sum()
+        };
+        (0..cores).min_by_key(|&c| (load(c), Some(c) != current, c)).unwrap_or(0)
+    }
+}
+
+/// The queues, and what wakes the cores.
+#[derive(Debug)]
+pub struct Sched {
+    cores: usize,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Sched {
+    pub fn new(cores: usize) -> Sched {
+        Sched { cores, state: Mutex::default(), wake: Condvar::new() }
+    }
+
+    /// Queues a job and says which core it will run on.
+    pub fn push(&self, job: Job) -> usize {
+        let mut state = lock(&self.state);
+        let file = job.file;
+        let moved = state.choose_core(file, self.cores);
+        let queue = state.files.entry(file).or_insert_with(|| Queue {
+            core: moved,
+            jobs: VecDeque::new(),
+            running: false,
+            closed: false,
+        });
+        if queue.idle() {
+            queue.core = moved;
+        }
+        queue.jobs.push_back(job);
+        let core = queue.core;
+        drop(state);
+        self.wake.notify_all();
+        core
+    }
+
+    /// A file is closed. Its queued jobs still run; says how many jobs were in flight.
+    pub fn close(&self, file: u64) -> usize {
+        let mut state = lock(&self.state);
+        let Some(queue) = state.files.get_mut(&file) else { return 0 };
+        let in_flight = queue.jobs.len() + usize::from(queue.running);
+        queue.closed = true;
+        if in_flight == 0 {
+            state.files.remove(&file);
+        }
+        in_flight
+    }
+
+    pub fn shutdown(&self) {
+        lock(&self.state).shutdown = true;
+        self.wake.notify_all();
+    }
+
+    /// Takes the oldest job of this core's files; none when the board is going away.
+    fn take(&self, core: usize) -> Option<Job> {
+        let mut state = lock(&self.state);
+        loop {
+            if state.shutdown {
+                return None;
+            }
+            let ready = state.files.values_mut().filter(|q| q.core == core && !q.running);
+            let oldest = ready
+                .filter_map(|q| q.jobs.front().map(|j| j.number).map(|n| (n, q)))
+                .min_by_key(|(n, _)| *n);
+            if let Some((_, queue)) = oldest
+                && let Some(job) = queue.jobs.pop_front()
+            {
+                queue.running = true;
+                return Some(job);
+            }
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn finished(&self, file: u64) {
+        let mut state = lock(&self.state);
+        if let Some(queue) = state.files.get_mut(&file) {
+            queue.running = false;
+            if queue.closed && queue.jobs.is_empty() {
+                state.files.remove(&file);
+            }
+        }
+    }
+
+    /// A hanging core: sleeps until the driver's timeout.
+    fn hang_until(&self, end: Instant) {
+        let mut state = lock(&self.state);
+        while !state.shutdown {
+            let Some(left) = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
+            else {
+                return;
+            };
+            let wait = self.wake.wait_timeout(state, left);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The life of one core: jobs one after another until the board goes away.
+pub fn run_core(machine: &Machine, core: usize) {
+    let mut npu = Npu::new();
+    while let Some(job) = machine.sched.take(core) {
+        let end = Instant::now() + machine.config.timeout;
+        machine.count(|c| c.jobs_by_core[core % CORES] += 1);
+        let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
+        let completed = run.unwrap_or_else(|_| {
+            let message = "the core thread panicked while running the job".to_owned();
+            machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
+            false
+        });
+        if !completed {
+            machine.sched.hang_until(end);
+            machine.count(|c| c.jobs_timed_out += 1);
+            npu.reset();
+        }
+        let Job { file, fence, buffers, space, .. } = job;
+        drop((buffers, space));
+        // First idle, then the signal: whoever wakes finds the file free to move.
+        machine.sched.finished(file);
+        fence.signal();
+    }
+}

@@ -1,0 +1,146 @@
+//! The program controller: fetches command words, writes registers, fires blocks
+//! (npu-rk3588 1.2 to 1.6, Appendix C).
+
+use crate::Rule;
+use crate::assumptions::REGISTER_AMOUNTS_BITS;
+use crate::check::{Hang, unmapped};
+use crate::npu::{Npu, Run};
+
+/// PC registers that a program may write.
+const BASE_ADDRESS: u16 = 0x10;
+const REGISTER_AMOUNTS: u16 = 0x14;
+const TASK_DMA_BASE_ADDR: u16 = 0x34;
+const OPERATION_ENABLE: u16 = 0x08;
+
+/// Targets of words that are not plain register writes (npu-rk3588 1.2).
+const PC: u16 = 0x0101;
+const BARRIER: u16 = 0x0041;
+const ENABLE: u16 = 0x0081;
+
+/// Target of each register page (npu-rk3588 1.1); nothing decodes page 2.
+const fn target_of_page(page: u16) -> Option<u16> {
+    match page {
+        1 | 3..=7 => Some((0x100 << page) | 1),
+        _ => None,
+    }
+}
+
+/// What one program asked for besides register writes.
+#[derive(Debug, Default)]
+struct Program {
+    mask: Option<u32>,
+    next: u64,
+    next_amount: u64,
+}
+
+/// Runs `tasks` programs in one kick: the first at `addr`, `count` words long; each further one
+/// where the one before it links to.
+pub fn kick(
+    npu: &mut Npu,
+    run: &mut Run<'_>,
+    addr: u32,
+    count: u32,
+    tasks: usize,
+) -> Result<(), Hang> {
+    let mut addr = u64::from(addr);
+    // The driver programs the length in units of 128 bits (npu-rk3588 1.4).
+    let mut amount = (u64::from(count).div_ceil(2)).saturating_sub(1);
+    run.kicked();
+    for done in 1..=tasks {
+        let program = fetch(npu, run, addr, amount)?;
+        let Some(mask) = program.mask else {
+            let message = format!("no enable word among {} words at 0x{addr:08x}", words(amount));
+            return Err(Hang::new(Rule::EnableNotFetched, message));
+        };
+        npu.execute(run, mask)?;
+        if done < tasks && program.next == 0 {
+            let message = format!("program {done} of {tasks} at 0x{addr:08x} names no next one");
+            return Err(Hang::new(Rule::ChainWithoutLink, message));
+        }
+        if tasks == 1 && program.next != 0 {
+            let message = format!("runs on to the program at 0x{:08x}", program.next);
+            return Err(Hang::new(Rule::ChainNotBatched, message));
+        }
+        (addr, amount) = (program.next, program.next_amount);
+        run.task_done()?;
+    }
+    Ok(())
+}
+
+fn words(amount: u64) -> usize {
+    (((amount & ((1 << REGISTER_AMOUNTS_BITS) - 1)) + 1) * 2) as usize
+}
+
+/// Fetches one program and writes its registers.
+fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Program, Hang> {
+    if !addr.is_multiple_of(16) {
+        let message = format!("program at 0x{addr:08x}");
+        return Err(Hang::new(Rule::AddressUnaligned, message));
+    }
+    let mut buffer = std::mem::take(&mut npu.words);
+    buffer.resize(words(amount), 0);
+    let decoded = match run.dma.read(addr, &mut buffer) {
+        Ok(()) => {
+            run.fetched(buffer.len() as u64 * 8);
+            decode(npu, &buffer)
+        }
+        Err(fault) => Err(unmapped(fault, "program fetch")),
+    };
+    npu.words = buffer;
+    decoded
+}
+
+fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
+    npu.regs.begin_program();
+    let mut program = Program::default();
+    let mut barrier = false;
+    for (i, &word) in words.iter().enumerate() {
+        let (target, value, offset) = ((word >> 48) as u16, (word >> 16) as u32, word as u16);
+        let unknown = || Hang::new(Rule::UnknownWord, format!("word {i} is 0x{word:016x}"));
+        match target {
+            0 if word == 0 => {}
+            PC => match offset {
+                BASE_ADDRESS => program.next = u64::from(value & !0xf),
+                REGISTER_AMOUNTS => program.next_amount = u64::from(value),
+                TASK_DMA_BASE_ADDR if value != 0 => {
+                    let message = format!("word {i} sets it to 0x{value:08x}");
+                    return Err(Hang::new(Rule::TaskDmaBase, message));
+                }
+                TASK_DMA_BASE_ADDR => {}
+                _ => return Err(unknown()),
+            },
+            BARRIER if word & 0xffff_ffff_ffff == 0 => {}
+            ENABLE if offset == OPERATION_ENABLE => {
+                if !barrier {
+                    let message = format!("enable word at position {i}");
+                    return Err(Hang::new(Rule::BarrierMissing, message));
+                }
+                program.mask = Some(value);
+                return Ok(program);
+            }
+            _ if target & 0xff == 1 => {
+                if target_of_page(offset >> 12) != Some(target) || !npu.regs.write(offset, value) {
+                    let message = format!("word {i} is 0x{word:016x}");
+                    return Err(Hang::new(Rule::PageMismatch, message));
+                }
+            }
+            _ => return Err(unknown()),
+        }
+        barrier = target == BARRIER;
+    }
+    Ok(program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_follow_pages() {
+        let all: Vec<_> = (0..10).map(target_of_page).collect();
+        let want = [None, Some(0x201), None, Some(0x801), Some(0x1001), Some(0x2001), Some(0x4001)];
+        assert_eq!(all[..7], want);
+        assert_eq!(all[7..], [Some(0x8001), None, None]);
+        assert_eq!((words(62), words(0)), (126, 2));
+    }
+}

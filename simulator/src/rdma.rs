@@ -1,0 +1,86 @@
+//! DPU-RDMA: reads the element-wise operand cube (npu-rk3588 2.6, 6.3).
+
+use crate::assumptions::ZERO_NOTCH_REPEATS_FIRST_SURFACE;
+use crate::check::{Hang, unmapped_in};
+use crate::core::{ATOM, KERNEL_GROUP, Scratch};
+use crate::kernel::space::Dma;
+use crate::regs::{self, RegFile};
+use half::slice::HalfFloatSliceExt;
+
+/// The registers that say where the operand lies.
+#[derive(Debug, Clone)]
+pub struct Rdma {
+    src: u64,
+    ew_base: u64,
+    pub notch: u64,
+    pub ew_notch: u64,
+    pub rows: usize,
+    pub channels: usize,
+    pub mrdma_on: bool,
+    pub erdma_on: bool,
+    pub comb_use: u32,
+}
+
+impl Rdma {
+    pub fn read(r: &RegFile) -> Rdma {
+        let extent = |reg| r.field(reg, 12, 0) as usize + 1;
+        Rdma {
+            src: r.get(regs::RDMA_SRC_BASE_ADDR).into(),
+            ew_base: r.get(regs::RDMA_EW_BASE_ADDR).into(),
+            notch: (r.get(regs::RDMA_SURF_NOTCH) & !0xf).into(),
+            ew_notch: (r.get(regs::RDMA_EW_SURF_NOTCH) & !0xf).into(),
+            rows: extent(regs::RDMA_DATA_CUBE_HEIGHT) * extent(regs::RDMA_DATA_CUBE_WIDTH),
+            channels: extent(regs::RDMA_DATA_CUBE_CHANNEL),
+            mrdma_on: !r.bit(regs::RDMA_FEATURE_MODE_CFG, 4),
+            erdma_on: !r.bit(regs::RDMA_ERDMA_CFG, 0),
+            comb_use: r.field(regs::RDMA_FEATURE_MODE_CFG, 10, 8),
+        }
+    }
+
+    /// Bytes of one surface.
+    pub fn surface_bytes(&self) -> u64 {
+        16 * self.rows as u64
+    }
+
+    /// Whether a notch is zero, so that the pointer never advances (trap 23).
+    pub fn stuck(&self) -> bool {
+        self.notch == 0 || self.ew_notch == 0
+    }
+
+    /// Address, channel and base register of each surface read.
+    pub fn surface_list(&self) -> impl Iterator<Item = (usize, u64, u16)> {
+        (0..self.channels / KERNEL_GROUP).flat_map(move |g| {
+            let (even, odd) = if self.stuck() && ZERO_NOTCH_REPEATS_FIRST_SURFACE {
+                (self.src, self.src)
+            } else {
+                let g = g as u64;
+                let step = self.surface_bytes();
+                (self.src + g * (step + self.notch), self.ew_base + g * (step + self.ew_notch))
+            };
+            let first = g * KERNEL_GROUP;
+            [(first, even, regs::RDMA_SRC_BASE_ADDR), (first + ATOM, odd, regs::RDMA_EW_BASE_ADDR)]
+        })
+    }
+
+    /// Reads the operand into `rows` by `channels` values; says how many bytes that was.
+    pub fn fetch_operand(
+        &self,
+        dma: &mut Dma,
+        scratch: &mut Scratch,
+        operand: &mut Vec<f32>,
+    ) -> Result<u64, Hang> {
+        operand.resize(self.rows * self.channels, 0.0);
+        let (words, floats) = scratch.buffers(self.rows * ATOM);
+        let mut bytes = 0;
+        for (first, addr, reg) in self.surface_list() {
+            dma.read(addr, words).map_err(|f| unmapped_in(f, reg, "operand fetch"))?;
+            bytes += self.surface_bytes();
+            bytemuck::cast_slice::<u64, half::f16>(words).convert_to_f32_slice(floats);
+            let rows = operand.chunks_exact_mut(self.channels);
+            for (row, atom) in rows.zip(floats.chunks_exact(ATOM)) {
+                row[first..first + ATOM].copy_from_slice(atom);
+            }
+        }
+        Ok(bytes)
+    }
+}
