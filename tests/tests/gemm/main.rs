@@ -12,6 +12,7 @@ use rocket_runtime::plan::{Shape, Summation};
 use rocket_sim::{Config, SimBoard};
 
 /// A deterministic stream of numbers, aperiodic over any row length.
+#[derive(Debug)]
 pub struct Stream(u64);
 
 impl Stream {
@@ -44,6 +45,7 @@ impl Stream {
     }
 }
 
+#[derive(Debug)]
 pub struct Case {
     pub shape: Shape,
     pub a: Vec<f16>,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One vector file.
+#[derive(Debug)]
 pub struct File {
     path: PathBuf,
     pub value: Value,
