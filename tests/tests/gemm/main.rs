@@ -20,7 +20,7 @@ impl Stream {
         Stream(seed.wrapping_mul(2).wrapping_add(1))
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -31,14 +31,14 @@ impl Stream {
     /// `len` integers in `-most..=most`.
     pub fn integers(&mut self, len: usize, most: i64) -> Vec<f16> {
         let span = 2 * most as u64 + 1;
-        (0..len).map(|_| f16::from_f64((self.next() % span) as f64 - most as f64)).collect()
+        (0..len).map(|_| f16::from_f64((self.draw() % span) as f64 - most as f64)).collect()
     }
 
     /// `len` values of mixed magnitude, at most `most`.
     pub fn reals(&mut self, len: usize, most: f64) -> Vec<f16> {
         (0..len)
             .map(|_| {
-                let x = (self.next() >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0;
+                let x = (self.draw() >> 11) as f64 / (1u64 << 53) as f64 * 2.0 - 1.0;
                 f16::from_f64(x * x * x * most)
             })
             .collect()
