@@ -29,7 +29,11 @@ fn values(seed: u64, n: u32, scale: f32) -> Vec<f32> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn fast_is_exact_within_bound(
         m in 1u32..12, k in 1u32..12, n in 1u32..8, wide: bool, seed: u64, scale in 0.01f32..4.0,

@@ -277,9 +277,9 @@ fn check_reuse(plan: &mut Plan, feature: &Image, weight: &Image, first: bool) {
 /// Traps 15 and 18: programs that complete with noise.
 fn check_spoilers(r: &RegFile, plan: &mut Plan) {
     let rows = plan.cna.rows();
-    if !rows.is_multiple_of(4) && BAD_ROWS_SPOIL_EVERYTHING {
+    if !rows.is_multiple_of(4) {
         plan.findings.push((Rule::RowsNotMultipleOf4, format!("M = {rows}")));
-        plan.spoil_percent = 100;
+        plan.spoil_percent = if BAD_ROWS_SPOIL_EVERYTHING { 100 } else { plan.spoil_percent };
     }
     let bank = r.field(regs::CNA_CBUF_CON0, 10, 8);
     if bank != 0 {
