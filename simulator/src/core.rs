@@ -31,7 +31,7 @@ impl Scratch {
 }
 
 /// Extents of a product.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub m: usize,
     pub k: usize,

@@ -14,6 +14,11 @@ use std::time::{Duration, Instant};
 const SHAPE: Shape =
     Shape { m: 16, k: 64, n: 32, wide: false, ew: None, data_reuse: false, weight_reuse: false };
 
+/// A timeout long enough to look at a hanging job.
+fn slow() -> Config {
+    Config { timeout: Duration::from_millis(400), ..Config::default() }
+}
+
 fn patched() -> Config {
     Config { profile: DriverProfile::Patched, ..quick() }
 }
@@ -142,7 +147,7 @@ fn malformed_jobs_are_refused_on_patched() {
 
 #[test]
 fn deadlines() {
-    let rig = Rig::new(Config { timeout: Duration::from_millis(200), ..quick() });
+    let rig = Rig::new(Config { timeout: Duration::from_millis(400), ..quick() });
     let s = Setup::new(&rig, SHAPE);
     rig.board.inject(Fault::HangJob(0));
     let program = rig.words(&s.words);
@@ -244,7 +249,7 @@ fn injected_faults() {
 
 #[test]
 fn coherence() {
-    let rig = Rig::new(quick());
+    let rig = Rig::new(slow());
     let s = Setup::new(&rig, SHAPE);
     // Without FINI the device computes with what it had.
     s.input.put(0, &[0; 2048]);
@@ -279,7 +284,8 @@ fn coherence() {
 
 #[test]
 fn closing_early_is_noticed_and_survived() {
-    for (config, closed) in [(quick(), 1), (patched(), 0)] {
+    let profile = DriverProfile::Patched;
+    for (config, closed) in [(slow(), 1), (Config { profile, ..slow() }, 0)] {
         let board = SimBoard::new(config);
         let rig = Rig::on(&board);
         let s = Setup::new(&rig, SHAPE);

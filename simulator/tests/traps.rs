@@ -409,6 +409,14 @@ fn reuse_bits() {
     let t = reuse(Shape { k: 128, data_reuse: true, ..PLAIN }, false);
     assert_eq!(t.rig.last().unwrap().rule, Rule::StaleReuse);
     assert_ne!(t.result(), t.expected());
+    // The same tile beside another number of kernels, or rows.
+    let t = reuse(Shape { n: 16, data_reuse: true, ..PLAIN }, false);
+    assert_eq!(t.rig.last().unwrap().rule, Rule::StaleReuse);
+    let t = reuse(Shape { m: 12, weight_reuse: true, ..PLAIN }, false);
+    assert_eq!(t.rig.last().unwrap().rule, Rule::StaleReuse);
+    // Another bank split moves the weights.
+    let t = reuse(Shape { m: 512, weight_reuse: true, ..PLAIN }, false);
+    t.assert_rule(Rule::StaleReuse);
     let t = reuse(Shape { data_reuse: true, weight_reuse: true, ..PLAIN }, false);
     t.assert_rule(Rule::BothReuseBits);
     // First task of a job.
