@@ -31,7 +31,7 @@ impl Scratch {
 }
 
 /// Extents of a product.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     pub m: usize,
     pub k: usize,
@@ -70,10 +70,10 @@ fn fast(s: Shape, feature: &[f32], weight: &[f32], sums: &mut [f32]) {
     }
 }
 
-/// fp64 sums in increasing k; eight rows of sums at a time stay in registers' reach, and the order
-/// within each sum is untouched.
+/// fp64 sums in increasing k. Several columns go at once for speed; the order within each sum is
+/// untouched.
 fn exact(s: Shape, feature: &[f32], weight: &[f32], wide: &mut Vec<f64>, sums: &mut [f32]) {
-    // Columns a pass: the transposed block and the sums stay in the first-level cache.
+    // Columns a pass: their sums fit the vector registers.
     const COLUMNS: usize = 16;
     wide.resize(s.k * COLUMNS, 0.0);
     for n0 in (0..s.n).step_by(COLUMNS) {

@@ -1,5 +1,6 @@
 //! DPU: element-wise stage, output conversion and the writer (npu-rk3588 2.5, 3.4, 5.4, 6).
 
+use crate::assumptions::EW_NARROWS_ONCE;
 use crate::check::{Hang, unmapped_in};
 use crate::core::{KERNEL_GROUP, Scratch};
 use crate::kernel::space::Dma;
@@ -27,8 +28,11 @@ impl ElementWise {
         }
     }
 
-    /// In fp32, see [`EW_NARROWS_ONCE`](crate::assumptions::EW_NARROWS_ONCE).
+    /// In fp32.
     pub fn apply(self, sums: &mut [f32], operand: &[f32]) {
+        if !EW_NARROWS_ONCE {
+            sums.iter_mut().for_each(|s| *s = half::f16::from_f32(*s).to_f32());
+        }
         let each = |f: fn(f32, f32) -> f32, sums: &mut [f32]| {
             sums.iter_mut().zip(operand).for_each(|(s, o)| *s = f(*s, *o));
         };

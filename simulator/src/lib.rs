@@ -12,6 +12,19 @@
 //! reference such as "npu-rk3588 3.2" names the file and section. This version runs fp16
 //! matrix products (fp16 or fp32 results, with or without an element-wise operand); anything
 //! else hangs with the explanation [`Rule::NotModelled`].
+//!
+//! ```
+//! use rocket_runtime::device::{Board, Deadline};
+//! use rocket_sim::SimBoard;
+//!
+//! let board = SimBoard::default();
+//! let file = board.open()?;
+//! let bo = file.create_bo(1000)?;
+//! assert_eq!(bo.iova, 0);
+//! file.prep_bo(bo.handle, Deadline::POLL)?;
+//! assert_eq!(board.counters().cpu_sync, 4096);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -1,6 +1,7 @@
 //! One core: its registers, its CBUF, and the run of a job through its blocks.
 
-use crate::check::{self, Hang, Plan};
+use crate::assumptions::RESET_CLEARS_CORE;
+use crate::check::{self, Extents, Hang, Kept, Plan};
 use crate::cna::{Cna, Image};
 use crate::dpu::Dpu;
 use crate::kernel::sched::Job;
@@ -20,6 +21,7 @@ pub struct Npu {
     /// The CBUF (npu-rk3588 4.3): the last feature and weight images.
     pub feature: Image,
     pub weight: Image,
+    last: Option<Extents>,
     scratch: core::Scratch,
     operand: Vec<f32>,
     sums: Vec<f32>,
@@ -77,15 +79,18 @@ impl Npu {
             words: Vec::new(),
             feature: Image::default(),
             weight: Image::default(),
+            last: None,
             scratch: core::Scratch::default(),
             operand: Vec::new(),
             sums: Vec::new(),
         }
     }
 
-    /// A core reset; see [`RESET_CLEARS_CORE`](crate::assumptions::RESET_CLEARS_CORE).
+    /// A core reset.
     pub fn reset(&mut self) {
-        *self = Npu::new();
+        if RESET_CLEARS_CORE {
+            *self = Npu::new();
+        }
     }
 
     /// Runs a job; false when it hangs.
@@ -138,7 +143,9 @@ impl Npu {
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }
-        let plan = check::program(&self.regs, mask, &self.feature, &self.weight, now == 0)?;
+        let kept =
+            Kept { feature: &self.feature, weight: &self.weight, last: self.last, first: now == 0 };
+        let plan = check::program(&self.regs, mask, &kept)?;
         for (rule, message) in &plan.findings {
             run.explain(*rule, Some(now), message.clone());
         }
@@ -160,7 +167,8 @@ impl Npu {
         if !cna.weight_reuse {
             weight_bytes = cna.fetch_weight(&mut run.dma, &mut self.scratch, &mut self.weight)?;
         }
-        let shape = core::Shape { m: cna.rows(), k: cna.channels, n: cna.kernels };
+        let shape = plan.extents.shape;
+        self.last = Some(plan.extents);
         let arithmetic = run.machine.config.arithmetic;
         let feature = self.feature.fitted(shape.m, shape.k);
         let weight = self.weight.fitted(shape.n, shape.k);

@@ -1,5 +1,7 @@
 //! Golden vectors (npu-rk3588 Appendix D) through the Node interface.
 
+#![allow(clippy::unwrap_used)]
+
 mod common;
 
 use common::*;

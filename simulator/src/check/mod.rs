@@ -48,6 +48,7 @@ pub fn unmapped_in(fault: Fault, register: u16, what: &str) -> Hang {
 /// A program that may run, and what is wrong with it nevertheless.
 #[derive(Debug)]
 pub struct Plan {
+    pub extents: Extents,
     pub cna: Cna,
     pub dpu: Dpu,
     pub rdma: Rdma,
@@ -63,16 +64,32 @@ const MASK_NO_RDMA: u32 = 0x0d;
 const MASK_LUT: u32 = 0x18;
 const MASK_PPU: u32 = 0x60;
 
-/// Checks the program in the registers. `first` says that it is the first task of its job.
-pub fn program(
-    r: &RegFile,
-    mask: u32,
-    feature: &Image,
-    weight: &Image,
-    first: bool,
-) -> Result<Plan, Hang> {
+/// What a core keeps from the task before, for reuse bits (npu-rk3588 4.3).
+#[derive(Debug)]
+pub struct Kept<'a> {
+    pub feature: &'a Image,
+    pub weight: &'a Image,
+    pub last: Option<Extents>,
+    /// The task to check is the first of its job.
+    pub first: bool,
+}
+
+/// What must not change between a task and one that reuses its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extents {
+    pub shape: crate::core::Shape,
+    pub data_bank: u32,
+}
+
+/// Checks the program in the registers.
+pub fn program(r: &RegFile, mask: u32, kept: &Kept<'_>) -> Result<Plan, Hang> {
+    let cna = Cna::read(r);
     let mut plan = Plan {
-        cna: Cna::read(r),
+        extents: Extents {
+            shape: crate::core::Shape { m: cna.rows(), k: cna.channels, n: cna.kernels },
+            data_bank: r.field(regs::CNA_CBUF_CON0, 3, 0),
+        },
+        cna,
         dpu: Dpu::read(r),
         rdma: Rdma::read(r),
         findings: Vec::new(),
@@ -92,7 +109,7 @@ pub fn program(
         return Ok(plan);
     }
     check_operand_cube(&mut plan);
-    check_reuse(&mut plan, feature, weight, first);
+    check_reuse(&mut plan, kept);
     check_spoilers(r, &mut plan);
     Ok(plan)
 }
@@ -248,17 +265,17 @@ fn check_operand_cube(plan: &mut Plan) {
 }
 
 /// Trap 20: what a reuse bit takes must be what this task would have fetched.
-fn check_reuse(plan: &mut Plan, feature: &Image, weight: &Image, first: bool) {
+fn check_reuse(plan: &mut Plan, kept: &Kept<'_>) {
     let c = &plan.cna;
     let both = [
-        (c.data_reuse, "DATA_REUSE", feature, (c.feature_addr, c.rows(), c.channels)),
-        (c.weight_reuse, "WEIGHT_REUSE", weight, (c.weight_addr, c.kernels, c.channels)),
+        (c.data_reuse, "DATA_REUSE", kept.feature, (c.feature_addr, c.rows(), c.channels)),
+        (c.weight_reuse, "WEIGHT_REUSE", kept.weight, (c.weight_addr, c.kernels, c.channels)),
     ];
     for (on, bit, image, (addr, rows, depth)) in both {
         if !on {
             continue;
         }
-        if first {
+        if kept.first {
             let message = format!("{bit} on the first task of a job");
             plan.findings.push((Rule::StaleReuse, message));
         } else if (image.addr, image.rows, image.depth) != (addr, rows, depth) {
@@ -267,6 +284,13 @@ fn check_reuse(plan: &mut Plan, feature: &Image, weight: &Image, first: bool) {
                 image.rows, image.depth, image.addr
             );
             plan.findings.push((Rule::StaleReuse, message));
+        } else if let Some(last) = kept.last.filter(|last| *last != plan.extents) {
+            let message = format!("{bit}: {last:?} before, {:?} now", plan.extents);
+            plan.findings.push((Rule::StaleReuse, message));
+            // With another split the operand does not lie where this task looks for it.
+            if last.data_bank != plan.extents.data_bank {
+                plan.spoil_percent = 100;
+            }
         }
     }
     if c.data_reuse && c.weight_reuse {
@@ -277,9 +301,9 @@ fn check_reuse(plan: &mut Plan, feature: &Image, weight: &Image, first: bool) {
 /// Traps 15 and 18: programs that complete with noise.
 fn check_spoilers(r: &RegFile, plan: &mut Plan) {
     let rows = plan.cna.rows();
-    if !rows.is_multiple_of(4) && BAD_ROWS_SPOIL_EVERYTHING {
+    if !rows.is_multiple_of(4) {
         plan.findings.push((Rule::RowsNotMultipleOf4, format!("M = {rows}")));
-        plan.spoil_percent = 100;
+        plan.spoil_percent = if BAD_ROWS_SPOIL_EVERYTHING { 100 } else { plan.spoil_percent };
     }
     let bank = r.field(regs::CNA_CBUF_CON0, 10, 8);
     if bank != 0 {

@@ -47,8 +47,8 @@ struct State {
 }
 
 impl State {
-    /// The core a file moves to when it has nothing queued; see
-    /// [`LEAST_LOADED_CORE_FIRST`](crate::assumptions::LEAST_LOADED_CORE_FIRST).
+    /// The core a file moves to when it has nothing queued: the least loaded, see
+    /// [`assumptions`](crate::assumptions).
     fn choose_core(&self, file: u64, cores: usize) -> usize {
         let current = self.files.get(&file).map(|q| q.core);
         let load = |core: usize| -> usize {

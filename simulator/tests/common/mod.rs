@@ -1,6 +1,6 @@
 //! Test-only program encoder, layouts and file helpers, written from npu-rk3588 2, 3 and
 //! Appendix A, apart from the library's own.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used, clippy::needless_range_loop)]
 
 use half::f16;
 use nix::errno::Errno;
