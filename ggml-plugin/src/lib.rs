@@ -9,7 +9,10 @@
 #![deny(missing_docs)]
 
 pub mod abi;
-
+pub mod board;
+pub mod exec;
+mod glue;
 pub mod knobs;
-
+mod log;
 pub mod route;
+pub mod stats;

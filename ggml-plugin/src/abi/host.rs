@@ -155,8 +155,9 @@ impl Host {
         Ok(Host { f, ops, generation, version, marks_compute })
     }
 
-    /// Whether the CPU can read the memory of this buffer; `None` when there is no buffer yet.
-    pub fn buffer_is_host(&self, buffer: Object) -> Option<bool> {
+    /// Whether the CPU can read the memory of a tensor; `None` when it has no buffer yet.
+    pub fn in_host_memory(&self, tensor: &Tensor) -> Option<bool> {
+        let buffer = tensor.buffer;
         if buffer.is_null() {
             return None;
         }
