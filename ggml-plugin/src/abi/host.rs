@@ -155,6 +155,18 @@ impl Host {
         Ok(Host { f, ops, generation, version, marks_compute })
     }
 
+    /// A host of generation C that has only functions.
+    #[cfg(test)]
+    pub(crate) fn for_tests(host: &dyn Resolve, ops: Ops) -> Host {
+        Host {
+            f: Functions::resolve(host).unwrap(),
+            ops,
+            generation: super::SUPPORTED[1],
+            version: "ggml of a test".to_owned(),
+            marks_compute: true,
+        }
+    }
+
     /// Whether the CPU can read the memory of a tensor; `None` when it has no buffer yet.
     pub fn in_host_memory(&self, tensor: &Tensor) -> Option<bool> {
         let buffer = tensor.buffer;

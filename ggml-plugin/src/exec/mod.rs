@@ -6,6 +6,8 @@ pub mod engine;
 pub mod mul_mat;
 pub mod redo;
 pub mod scale;
+#[cfg(any(test, feature = "test-engine"))]
+pub mod test_engine;
 
 pub use engine::{Engine, MatMul, OpRecord, Weight, WeightKey};
 pub use redo::Redo;

@@ -56,7 +56,7 @@ fn node(instance: &Instance, node: &Tensor) -> Result<(), String> {
     let name = node.name();
     let done = product(instance, node, &name, [m, k, n]);
     if let Err(redo) = done {
-        if redo_is_news(plugin, redo) {
+        if redo_is_news(redo) {
             line(Level::Warn, &format!("{name}: {} Redone on the CPU.", redo.sentence()));
         }
         on_cpu(instance, node)?;
@@ -66,7 +66,7 @@ fn node(instance: &Instance, node: &Tensor) -> Result<(), String> {
 }
 
 /// True once per reason and process: a broken board must not fill a log.
-fn redo_is_news(_plugin: &Plugin, redo: Redo) -> bool {
+fn redo_is_news(redo: Redo) -> bool {
     static SEEN: AtomicU64 = AtomicU64::new(0);
     let bit = 1u64 << (redo as u32);
     SEEN.fetch_or(bit, Ordering::Relaxed) & bit == 0
@@ -88,7 +88,7 @@ fn product(
         Runner::Engine(engine) => {
             mul_mat::run(&**engine, operands, &plugin.checked).map_err(|(redo, error)| {
                 if let Some(e) = error
-                    && redo_is_news(plugin, redo)
+                    && redo_is_news(redo)
                 {
                     line(Level::Warn, &format!("{name}: {e}. Redone on the CPU."));
                 }

@@ -97,11 +97,16 @@ impl Plugin {
                 None
             }
         };
-        Plugin::with_unit(host, knobs, unit)
+        Plugin::with_unit(host, knobs, unit, std::process::id())
     }
 
-    /// The same with a device at hand.
-    pub(super) fn with_unit(host: Host, knobs: Knobs, unit: Option<Unit>) -> &'static Plugin {
+    /// The same with a device at hand, opened by process `pid`.
+    pub(super) fn with_unit(
+        host: Host,
+        knobs: Knobs,
+        unit: Option<Unit>,
+        pid: u32,
+    ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
         let plugin: &'static Plugin = Box::leak(Box::new(Plugin {
             host,
@@ -109,7 +114,7 @@ impl Plugin {
             unit,
             stats,
             checked: Checked::default(),
-            pid: std::process::id(),
+            pid,
             records: OnceLock::new(),
         }));
         let reg = Box::leak(Box::new(reg::record(plugin))).as_ptr() as usize;
@@ -155,8 +160,13 @@ impl Plugin {
 /// Finds the board and puts an engine on it.
 fn open(knobs: &Knobs) -> Result<Unit, Absent> {
     #[cfg(feature = "test-engine")]
-    if std::env::var_os("ROCKET_TEST_ENGINE").is_some_and(|v| v == "cpu") {
-        return Ok(Unit::host_cpu());
+    if let Ok(name) = std::env::var("ROCKET_TEST_ENGINE") {
+        use crate::exec::test_engine::TestEngine;
+        return match (name.as_str(), TestEngine::by_name(&name)) {
+            ("cpu", _) => Ok(Unit::test(Runner::HostCpu, c"TEST NPU (host CPU)")),
+            (_, Some(e)) => Ok(Unit::test(Runner::Engine(Arc::new(e)), c"TEST NPU (test engine)")),
+            _ => Err(Absent::Because(format!("no test engine is called {name:?}"))),
+        };
     }
     let found = board::find(&knobs.device)?;
     let engine = engine::open(&found.board, knobs)
@@ -181,11 +191,11 @@ impl Unit {
     }
 
     #[cfg(any(test, feature = "test-engine"))]
-    pub(super) fn host_cpu() -> Unit {
+    pub(super) fn test(runner: Runner, description: &std::ffi::CStr) -> Unit {
         Unit {
-            runner: Runner::HostCpu,
-            description: CString::from(c"TEST NPU (host CPU)"),
-            features: Features::new(&[("DRIVER", "host-cpu"), ("SIMULATED", "1")]),
+            runner,
+            description: description.to_owned(),
+            features: Features::new(&[("DRIVER", "test"), ("SIMULATED", "1")]),
             simulated: true,
         }
     }
