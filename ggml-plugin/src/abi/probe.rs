@@ -1,0 +1,240 @@
+//! Measuring the host's tables (ggml-abi 5.2): its accessors are called on fake objects whose
+//! words are sentinels or trampolines. Deciding what the numbers mean is [`super::verdict`].
+#![allow(unsafe_code)]
+
+use super::symbols::Resolve;
+use super::trampoline;
+use std::ffi::{CStr, c_char, c_void};
+
+/// What was measured. `None` means the accessor is missing or returned nothing of ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Probes {
+    /// P1: slots of the backend table.
+    pub backend_slots: Option<usize>,
+    /// P2: slots of the device table.
+    pub device_slots: Option<usize>,
+    /// P8: slots of the buffer-type table.
+    pub buft_slots: Option<usize>,
+    /// P6: bytes of the device properties.
+    pub props_bytes: Option<usize>,
+    /// P7: the API version of a backend the host has already accepted.
+    pub host_api: Option<i32>,
+    /// `ggml_backend_tensor_set_2d_async` is exported.
+    pub has_2d: bool,
+    /// `ggml_backend_buft_alloc_buffer_n` is exported.
+    pub has_buffer_n: bool,
+    /// P3 to P5: accessor and the slot it reads, in the order of [`SLOTS`]. Empty when the pure
+    /// loads already showed an unknown layout: then nothing more is called.
+    pub slots: Vec<(&'static str, Option<usize>)>,
+}
+
+/// An accessor whose slot is checked, on which fake, and what it must be in B2 and C.
+#[derive(Debug)]
+pub struct SlotProbe {
+    /// The host's function.
+    pub symbol: &'static CStr,
+    /// Name in messages.
+    pub name: &'static str,
+    kind: Fake,
+    /// The slot number this plugin would fill.
+    pub expected: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fake {
+    /// guid, then the table.
+    Backend,
+    /// The table from word 0.
+    Device,
+    /// API version, then the table.
+    Reg,
+}
+
+const fn probe(
+    symbol: &'static CStr,
+    name: &'static str,
+    kind: Fake,
+    expected: usize,
+) -> SlotProbe {
+    SlotProbe { symbol, name, kind, expected }
+}
+
+/// P3, P4, P5. `buffer_from_host_ptr` and the getters without a trampoline-safe form are left out.
+pub const SLOTS: &[SlotProbe] = {
+    use super::slot::{backend, device, reg};
+    &[
+        probe(c"ggml_backend_name", "name", Fake::Backend, backend::GET_NAME),
+        probe(c"ggml_backend_synchronize", "synchronize", Fake::Backend, backend::SYNCHRONIZE),
+        probe(
+            c"ggml_backend_graph_compute_async",
+            "graph_compute",
+            Fake::Backend,
+            backend::GRAPH_COMPUTE,
+        ),
+        probe(c"ggml_backend_dev_name", "dev_name", Fake::Device, device::GET_NAME),
+        probe(
+            c"ggml_backend_dev_description",
+            "dev_description",
+            Fake::Device,
+            device::GET_DESCRIPTION,
+        ),
+        probe(c"ggml_backend_dev_memory", "dev_memory", Fake::Device, device::GET_MEMORY),
+        probe(c"ggml_backend_dev_type", "dev_type", Fake::Device, device::GET_TYPE),
+        probe(c"ggml_backend_dev_init", "dev_init", Fake::Device, device::INIT_BACKEND),
+        probe(
+            c"ggml_backend_dev_buffer_type",
+            "dev_buffer_type",
+            Fake::Device,
+            device::GET_BUFFER_TYPE,
+        ),
+        probe(
+            c"ggml_backend_dev_buffer_from_host_ptr",
+            "dev_buffer_from_host_ptr",
+            Fake::Device,
+            device::BUFFER_FROM_HOST_PTR,
+        ),
+        probe(
+            c"ggml_backend_dev_supports_op",
+            "dev_supports_op",
+            Fake::Device,
+            device::SUPPORTS_OP,
+        ),
+        probe(
+            c"ggml_backend_dev_supports_buft",
+            "dev_supports_buft",
+            Fake::Device,
+            device::SUPPORTS_BUFT,
+        ),
+        probe(c"ggml_backend_dev_offload_op", "dev_offload_op", Fake::Device, device::OFFLOAD_OP),
+        probe(c"ggml_backend_reg_name", "reg_name", Fake::Reg, reg::GET_NAME),
+        probe(c"ggml_backend_reg_dev_count", "reg_dev_count", Fake::Reg, reg::GET_DEVICE_COUNT),
+        probe(c"ggml_backend_reg_dev_get", "reg_dev_get", Fake::Reg, reg::GET_DEVICE),
+        probe(
+            c"ggml_backend_reg_get_proc_address",
+            "reg_get_proc_address",
+            Fake::Reg,
+            reg::GET_PROC_ADDRESS,
+        ),
+    ]
+};
+
+/// Words of a fake object: more than any generation's.
+const WORDS: usize = 40;
+/// Sentinels are small odd numbers: distinct, and no valid address in case one is followed.
+const SENTINEL: usize = 0x1001;
+
+/// Runs the probes, the pure loads first. `plausible` is asked after them whether the slot probes,
+/// which make the host call through our fake, may run.
+pub fn measure(host: &dyn Resolve, plausible: impl FnOnce(&Probes) -> bool) -> Probes {
+    let mut p = Probes {
+        backend_slots: sentinel(host, c"ggml_backend_get_device").and_then(|i| i.checked_sub(1)),
+        device_slots: sentinel(host, c"ggml_backend_dev_backend_reg"),
+        buft_slots: sentinel(host, c"ggml_backend_buft_get_device"),
+        props_bytes: None,
+        host_api: accepted_api(host),
+        has_2d: host.symbol(c"ggml_backend_tensor_set_2d_async").is_some(),
+        has_buffer_n: host.symbol(c"ggml_backend_buft_alloc_buffer_n").is_some(),
+        slots: Vec::new(),
+    };
+    if plausible(&p) {
+        p.props_bytes = props_bytes(host);
+        p.slots = SLOTS.iter().map(|s| (s.name, slot_of(host, s))).collect();
+    }
+    p
+}
+
+/// P1, P2, P8: which word of the object `accessor` returns.
+fn sentinel(host: &dyn Resolve, accessor: &CStr) -> Option<usize> {
+    let f = host.symbol(accessor)?;
+    let words: [usize; WORDS] = std::array::from_fn(|i| SENTINEL + 2 * i);
+    // SAFETY: these accessors take one object pointer, load one word of it and return it
+    // (ggml-abi 5.2); the fake is larger than any known object.
+    let value = unsafe {
+        let f: unsafe extern "C" fn(*const usize) -> usize = std::mem::transmute(f.as_ptr());
+        f(words.as_ptr())
+    };
+    words.iter().position(|&w| w == value)
+}
+
+/// P6: how much of the caller's struct the host clears before it asks the device.
+fn props_bytes(host: &dyn Resolve) -> Option<usize> {
+    let f = host.symbol(c"ggml_backend_dev_get_props")?;
+    const FILL: u8 = 0xAA;
+    let mut props = [u64::from_ne_bytes([FILL; 8]); 16];
+    let device = device_fake();
+    // SAFETY: the accessor clears the struct, which is at most 56 bytes in any known generation
+    // and has 128 here, and calls one slot of the device, which is a trampoline.
+    unsafe {
+        let f: unsafe extern "C" fn(*const usize, *mut c_void) = std::mem::transmute(f.as_ptr());
+        f(device.as_ptr(), props.as_mut_ptr().cast());
+    }
+    let bytes = props.iter().flat_map(|w| w.to_ne_bytes());
+    Some(bytes.take_while(|&b| b == 0).count())
+}
+
+/// P7.
+fn accepted_api(host: &dyn Resolve) -> Option<i32> {
+    let count = host.symbol(c"ggml_backend_reg_count")?;
+    let get = host.symbol(c"ggml_backend_reg_get")?;
+    // SAFETY: both are functions of the registry with these signatures in every generation; a
+    // registration record begins with its version (ggml-abi 2.1). Our own record is not in the
+    // list yet: the verdict is made once, before it is handed out.
+    unsafe {
+        let count: unsafe extern "C" fn() -> usize = std::mem::transmute(count.as_ptr());
+        let get: unsafe extern "C" fn(usize) -> *const i32 = std::mem::transmute(get.as_ptr());
+        if count() == 0 {
+            return None;
+        }
+        get(0).as_ref().copied()
+    }
+}
+
+fn device_fake() -> [usize; WORDS] {
+    let table = trampoline::table();
+    std::array::from_fn(|i| table.get(i).copied().unwrap_or(0))
+}
+
+/// P3, P4, P5: which slot `probe.symbol` calls.
+fn slot_of(host: &dyn Resolve, probe: &SlotProbe) -> Option<usize> {
+    let f = host.symbol(probe.symbol)?;
+    let first = usize::from(probe.kind != Fake::Device);
+    let table = trampoline::table();
+    let fake: [usize; WORDS] = std::array::from_fn(|i| {
+        i.checked_sub(first).and_then(|i| table.get(i)).copied().unwrap_or(0)
+    });
+    // Whatever the accessor passes on is our own memory: a name, or two numbers to write.
+    let mut scratch = [0u64; 8];
+    let second: *mut c_void = match probe.kind {
+        // An index that must be inside the device count the trampoline reported.
+        Fake::Reg if probe.name == "reg_dev_get" => std::ptr::null_mut(),
+        _ => scratch.as_mut_ptr().cast(),
+    };
+    trampoline::called_by(|| {
+        // SAFETY: each accessor in the table takes an object and at most three further words
+        // (pointers or numbers), and does no more than call one slot with them (ggml-abi 5.2,
+        // tried on every generation); surplus arguments are ignored by both calling conventions.
+        unsafe {
+            let f: unsafe extern "C" fn(*const usize, *mut c_void, *mut c_void, usize) -> usize =
+                std::mem::transmute(f.as_ptr());
+            f(fake.as_ptr(), second, scratch.as_mut_ptr().add(4).cast(), 0);
+        }
+    })
+}
+
+/// Version and commit of the host, as far as it tells.
+pub fn version(host: &dyn Resolve) -> String {
+    let text = |name: &CStr| {
+        let f = host.symbol(name)?;
+        // SAFETY: both functions take nothing and return a static string.
+        unsafe {
+            let f: unsafe extern "C" fn() -> *const c_char = std::mem::transmute(f.as_ptr());
+            let s = f();
+            (!s.is_null()).then(|| CStr::from_ptr(s).to_string_lossy().into_owned())
+        }
+    };
+    match (text(c"ggml_version"), text(c"ggml_commit")) {
+        (Some(v), Some(c)) => format!("ggml {v} ({c})"),
+        (Some(v), None) => format!("ggml {v}"),
+        (None, _) => "ggml of unknown version (before July 2025)".to_owned(),
+    }
+}

@@ -1,0 +1,13 @@
+//! Running what the routing rules accepted. The NPU is behind [`Engine`]; whatever it cannot do
+//! correctly is redone by the host's own CPU backend, so that the result is exactly the CPU's.
+
+pub mod cpu;
+pub mod engine;
+pub mod mul_mat;
+pub mod redo;
+pub mod scale;
+#[cfg(any(test, feature = "test-engine"))]
+pub mod test_engine;
+
+pub use engine::{Engine, MatMul, OpRecord, Weight, WeightKey};
+pub use redo::Redo;

@@ -1,0 +1,65 @@
+//! Why an accepted op was computed by the CPU after all: a stable name and a sentence each.
+
+macro_rules! redos {
+    ($($variant:ident $name:literal $sentence:literal;)*) => {
+        /// Why the CPU did it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Redo { $(#[doc = $sentence] $variant,)* }
+
+        /// Every one.
+        pub const REDOS: &[Redo] = &[$(Redo::$variant,)*];
+
+        impl Redo {
+            /// Stable name.
+            pub fn name(self) -> &'static str {
+                match self { $(Redo::$variant => $name,)* }
+            }
+
+            /// For people.
+            pub fn sentence(self) -> &'static str {
+                match self { $(Redo::$variant => $sentence,)* }
+            }
+        }
+    };
+}
+
+redos! {
+    ActivationNotFinite "activation_not_finite"
+        "an activation is infinite or not a number.";
+    ActivationRange "activation_range"
+        "an activation is beyond the largest power of two of F32.";
+    WeightNotFinite "weight_not_finite"
+        "a weight is infinite or not a number.";
+    WeightOverflow "weight_overflow"
+        "an F32 weight is beyond the largest F16 value, 65504.";
+    WeightUnderflow "weight_underflow"
+        "a row of an F32 weight is so small that F16 would lose its precision.";
+    ResultNotFinite "result_not_finite"
+        "the NPU's result is infinite or not a number.";
+    ResultOverflow "result_overflow"
+        "the NPU's result reached the largest F16 value.";
+    EngineError "engine_error"
+        "the NPU job failed.";
+    EnginePanic "engine_panic"
+        "a defect of this plugin was caught while it ran the job.";
+    Forked "forked"
+        "the process was forked after the NPU was opened.";
+    Overlap "overlap"
+        "the result overlaps an operand.";
+    NoData "no_data"
+        "an operand or the result has no aligned memory.";
+    NotRouted "not_routed"
+        "the graph held an op that would have been declined.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct() {
+        let names: std::collections::HashSet<_> = REDOS.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), REDOS.len());
+        assert!(REDOS.iter().all(|r| r.sentence().ends_with('.')));
+    }
+}

@@ -1,0 +1,208 @@
+//! Numbers that have to fit F16: each activation row is divided by its own power of two, because
+//! activations exceed the F16 range and one large row must not cost the others their precision
+//! (ggml-plugin-behaviour 4).
+
+use super::{Redo, Weight};
+use half::f16;
+
+/// Largest finite F16 value.
+pub const F16_MAX: f32 = 65504.0;
+
+/// Largest and smallest scale: the powers of two that are normal F32 numbers, so that neither the
+/// division nor the multiplication back loses anything.
+const MAX_SCALE: f32 = f32::from_bits(254 << 23); // 2^127
+const MIN_SCALE: f32 = f32::MIN_POSITIVE; // 2^-126
+
+/// A non-zero row of an F32 weight whose largest magnitude is below this is not converted.
+///
+/// F16 has its full 11 bits down to 2^-14; below, values are multiples of 2^-24, off by up to
+/// 2^-25. Beside a row's largest value w that is 2^-25/w, and the ordinary rounding of w itself is
+/// 2^-12 of it at best and 2^-11 at worst. At w = 2^-10 the former is 2^-15: an eighth of the best
+/// case, lost in it. From there down it grows and at 2^-13 dominates.
+pub const MIN_WEIGHT_ROW: f32 = f32::from_bits((127 - 10) << 23); // 2^-10
+
+/// Largest magnitude of a row; `None` when an element is not finite.
+fn max_abs(row: &[f32]) -> Option<f32> {
+    // The bits of a non-negative float order like the float, and everything that is not finite
+    // comes after all that is: one integer maximum, which vectorises.
+    let bits = row.iter().fold(0u32, |max, x| max.max(x.to_bits() & 0x7fff_ffff));
+    (bits < 0x7f80_0000).then(|| f32::from_bits(bits))
+}
+
+/// The scale of one activation row: the smallest power of two that is at least its largest
+/// magnitude; 1 for a row of zeros.
+///
+/// # Errors
+/// The row cannot be scaled.
+pub fn row_scale(row: &[f32]) -> Result<f32, Redo> {
+    let max = max_abs(row).ok_or(Redo::ActivationNotFinite)?;
+    if max == 0.0 {
+        return Ok(1.0);
+    }
+    if max > MAX_SCALE {
+        return Err(Redo::ActivationRange);
+    }
+    if max <= MIN_SCALE {
+        return Ok(MIN_SCALE);
+    }
+    let power = max.to_bits() & 0x7f80_0000;
+    // A power of two is its own scale; otherwise the next one.
+    let up = if power == max.to_bits() { 0 } else { 1 << 23 };
+    Ok(f32::from_bits(power + up))
+}
+
+/// The scales of all rows.
+///
+/// # Errors
+/// As [`row_scale`], of the first row that has one.
+pub fn row_scales(activation: &[f32], k: usize) -> Result<Vec<f32>, Redo> {
+    activation.chunks_exact(k.max(1)).map(row_scale).collect()
+}
+
+/// One row divided by its scale, in F16: magnitudes at most 1, and the only rounding is F16's own.
+pub fn to_f16(row: &[f32], scale: f32, out: &mut [f16]) {
+    // Both a scale and its reciprocal are powers of two, and exact unless the reciprocal is below
+    // the normal range; division is exact in all cases.
+    for (o, x) in out.iter_mut().zip(row) {
+        *o = f16::from_f32(x / scale);
+    }
+}
+
+/// Whether an F16 result ran out of range: infinite, not a number, or the largest finite value,
+/// which is what hardware that saturates leaves behind.
+pub fn saturated(value: f16) -> bool {
+    value.to_bits() & 0x7fff >= f16::MAX.to_bits()
+}
+
+/// Whether the weight survives the conversion to F16.
+///
+/// # Errors
+/// Why not.
+pub fn check_weight(weight: Weight<'_>, k: usize) -> Result<(), Redo> {
+    match weight {
+        Weight::F16(w) => {
+            let bits = w.iter().fold(0u16, |max, x| max.max(x.to_bits() & 0x7fff));
+            if bits < 0x7c00 { Ok(()) } else { Err(Redo::WeightNotFinite) }
+        }
+        Weight::F32(w) => w.chunks_exact(k.max(1)).try_for_each(|row| {
+            match max_abs(row).ok_or(Redo::WeightNotFinite)? {
+                // 65504 to 65519 would round down to the largest value, 65520 to infinity.
+                max if max > F16_MAX => Err(Redo::WeightOverflow),
+                max if max != 0.0 && max < MIN_WEIGHT_ROW => Err(Redo::WeightUnderflow),
+                _ => Ok(()),
+            }
+        }),
+    }
+}
+
+/// Whether the finished result can be trusted. An infinite F16 sum is infinite here as well; a
+/// saturated one is exactly 65504 times the row's scale.
+///
+/// # Errors
+/// Why not.
+pub fn check_result(out: &[f32], n: usize, scales: &[f32]) -> Result<(), Redo> {
+    out.chunks_exact(n.max(1)).zip(scales).try_for_each(|(row, scale)| {
+        match max_abs(row).ok_or(Redo::ResultNotFinite)? {
+            max if max >= F16_MAX * scale => Err(Redo::ResultOverflow),
+            _ => Ok(()),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn finite() -> impl Strategy<Value = f32> {
+        any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |x| x.is_finite())
+    }
+
+    #[test]
+    fn corners() {
+        assert_eq!(row_scale(&[]), Ok(1.0));
+        assert_eq!(row_scale(&[0.0, -0.0]), Ok(1.0));
+        assert_eq!(row_scale(&[1.0, -0.5]), Ok(1.0));
+        assert_eq!(row_scale(&[-1.000_000_1]), Ok(2.0));
+        assert_eq!(row_scale(&[3000.0]), Ok(4096.0));
+        assert_eq!(row_scale(&[f32::from_bits(1)]), Ok(MIN_SCALE));
+        assert_eq!(row_scale(&[MAX_SCALE]), Ok(MAX_SCALE));
+        assert_eq!(row_scale(&[f32::MAX]), Err(Redo::ActivationRange));
+        for bad in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -f32::NAN] {
+            assert_eq!(row_scale(&[1.0, bad]), Err(Redo::ActivationNotFinite));
+        }
+        assert_eq!(MAX_SCALE, 2f32.powi(127));
+        assert_eq!(MIN_WEIGHT_ROW, 2f32.powi(-10));
+    }
+
+    #[test]
+    fn weights() {
+        let f32w = |w: &[f32], k| check_weight(Weight::F32(w), k);
+        assert_eq!(f32w(&[0.0, 0.0, 65504.0, 0.0], 2), Ok(()));
+        assert_eq!(f32w(&[1.0, 65504.004], 2), Err(Redo::WeightOverflow));
+        assert_eq!(f32w(&[1.0, f32::NAN], 2), Err(Redo::WeightNotFinite));
+        assert_eq!(f32w(&[MIN_WEIGHT_ROW, 1e-9], 2), Ok(()));
+        // Small beside a large row is small all the same.
+        assert_eq!(f32w(&[1.0, 1.0, 9e-4, 1e-9], 2), Err(Redo::WeightUnderflow));
+        let f16w = |x| check_weight(Weight::F16(&[f16::ONE, x]), 2);
+        assert_eq!(f16w(f16::MIN), Ok(()));
+        assert_eq!(f16w(f16::NEG_INFINITY), Err(Redo::WeightNotFinite));
+        assert_eq!(f16w(f16::NAN), Err(Redo::WeightNotFinite));
+    }
+
+    #[test]
+    fn results() {
+        assert_eq!(check_result(&[1.0, 65503.0, 9e9, 1.0], 2, &[1.0, 2e9]), Ok(()));
+        assert_eq!(check_result(&[1.0, -65504.0], 2, &[1.0]), Err(Redo::ResultOverflow));
+        assert_eq!(check_result(&[1.0, 131_008.0], 2, &[2.0]), Err(Redo::ResultOverflow));
+        assert_eq!(check_result(&[f32::NAN], 1, &[1.0]), Err(Redo::ResultNotFinite));
+        assert_eq!(check_result(&[f32::INFINITY], 1, &[1.0]), Err(Redo::ResultNotFinite));
+        assert!(saturated(f16::MAX) && saturated(f16::MIN) && saturated(f16::NAN));
+        assert!(!saturated(f16::from_f32(65472.0)) && !saturated(f16::ZERO));
+    }
+
+    proptest! {
+        /// A scale is a power of two, no smaller than the row, and less than twice as large.
+        #[test]
+        fn scale_is_tight(row in prop::collection::vec(finite(), 1..20)) {
+            let max = row.iter().fold(0f32, |m, x| m.max(x.abs()));
+            match row_scale(&row) {
+                Ok(s) => {
+                    prop_assert_eq!(s.to_bits() & 0x007f_ffff, 0);
+                    prop_assert!(s.is_normal() && s > 0.0);
+                    if max > 0.0 {
+                        prop_assert!(max <= s);
+                        prop_assert!(s == MIN_SCALE || f64::from(s) < 2.0 * f64::from(max));
+                    }
+                }
+                Err(e) => {
+                    prop_assert_eq!(e, Redo::ActivationRange);
+                    prop_assert!(max > MAX_SCALE);
+                }
+            }
+        }
+
+        /// Division is exact, so a scaled value comes back as the F16 rounding of the row's own
+        /// range: relative to the row's largest value the error is at most half a unit of F16.
+        #[test]
+        fn only_f16_rounds(row in prop::collection::vec(-1e30f32..1e30, 1..20)) {
+            let s = row_scale(&row).unwrap();
+            let mut h = vec![f16::ZERO; row.len()];
+            to_f16(&row, s, &mut h);
+            for (h, x) in h.iter().zip(&row) {
+                prop_assert!(h.to_f32().abs() <= 1.0);
+                let exact = f64::from(*x) / f64::from(s);
+                prop_assert_eq!(f64::from(x / s), exact);
+                prop_assert!((f64::from(h.to_f32()) - exact).abs() <= 2f64.powi(-12));
+            }
+        }
+
+        /// One large row leaves the others as they were.
+        #[test]
+        fn rows_are_independent(a in prop::collection::vec(finite(), 4), big in 1f32..1e38) {
+            let alone = row_scale(&a);
+            let both: Vec<f32> = a.iter().copied().chain([big; 4]).collect();
+            prop_assert_eq!(row_scales(&both, 4).map(|s| s[0]), alone);
+        }
+    }
+}

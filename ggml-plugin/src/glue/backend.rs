@@ -1,0 +1,105 @@
+//! One backend instance (ggml-abi 2.3).
+#![allow(unsafe_code)]
+
+use super::plugin::Plugin;
+use super::{compute, guard, reg};
+use crate::abi::{slot::backend as slot, status};
+use crate::exec::cpu::CpuBackend;
+use crate::log::{Level, line, stderr};
+use std::ffi::{c_char, c_void};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// What belongs to one instance.
+#[derive(Debug)]
+pub(super) struct Instance {
+    pub(super) plugin: &'static Plugin,
+    /// CPU threads of the last `ggml_backend_set_n_threads`; 0 before one.
+    pub(super) threads: AtomicI32,
+    /// Opened at the first op that needs it.
+    pub(super) cpu: Mutex<Option<CpuBackend>>,
+}
+
+/// Identifies this backend among others; any constant that nobody else uses.
+static GUID: [u8; 16] = *b"ggml-rocket npu\0";
+
+/// The record: guid, the table, device, context. Freed by [`free`].
+pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
+    let instance = Instance { plugin, threads: AtomicI32::new(0), cpu: Mutex::new(None) };
+    let mut record = Box::new([0usize; WORDS]);
+    record[0] = GUID.as_ptr() as usize;
+    record[1 + slot::GET_NAME] = get_name as *const () as usize;
+    record[1 + slot::FREE] = free as *const () as usize;
+    record[1 + slot::GRAPH_COMPUTE] = graph_compute as *const () as usize;
+    record[WORDS - 2] = plugin.records().device;
+    record[WORDS - 1] = Box::into_raw(Box::new(instance)) as usize;
+    Box::into_raw(record).cast::<c_void>()
+}
+
+/// The instance behind a record.
+///
+/// # Safety
+/// `record` is null or one that [`create`] made and [`free`] has not seen.
+unsafe fn instance<'a>(record: *const usize) -> Option<&'a Instance> {
+    if record.is_null() {
+        return None;
+    }
+    // SAFETY: the last word of our record is the address of its instance.
+    unsafe { (*record.add(WORDS - 1) as *const Instance).as_ref() }
+}
+
+/// Both supported generations have the same number of slots, so the context is at one place.
+const WORDS: usize = crate::abi::SUPPORTED[0].backend_words();
+const _: () = assert!(crate::abi::SUPPORTED.len() == 2);
+const _: () = assert!(crate::abi::SUPPORTED[1].backend_words() == WORDS);
+
+extern "C" fn get_name(_backend: *const usize) -> *const c_char {
+    reg::NAME.as_ptr()
+}
+
+extern "C" fn free(backend: *mut usize) {
+    guard("free", (), || {
+        if backend.is_null() {
+            return;
+        }
+        // SAFETY: the host frees a backend once; both boxes were made by `create`.
+        let instance = unsafe {
+            let record = Box::from_raw(backend.cast::<[usize; WORDS]>());
+            Box::from_raw(record[WORDS - 1] as *mut Instance)
+        };
+        finish(instance.plugin);
+    });
+}
+
+/// The end of a context is the last moment at which the host's logger surely works.
+fn finish(plugin: &Plugin) {
+    if plugin.knobs.stats {
+        for text in plugin.stats.summary() {
+            // The user asked for it: hosts drop INFO, and some drop everything by now.
+            stderr(&text);
+        }
+    }
+    if let Some(path) = &plugin.knobs.report
+        && let Err(e) = plugin.stats.write_report(path, &plugin.subject())
+    {
+        line(Level::Warn, &format!("ROCKET_REPORT={}: {e}", path.display()));
+    }
+}
+
+extern "C" fn graph_compute(backend: *const usize, graph: *mut c_void) -> i32 {
+    guard("graph_compute", status::FAILED, || {
+        // SAFETY: the host passes a live instance of ours.
+        match unsafe { instance(backend) } {
+            Some(instance) => compute::graph(instance, graph),
+            None => status::FAILED,
+        }
+    })
+}
+
+/// The number is for redone ops only; the NPU's workers have their own (`ROCKET_N_THREADS`).
+pub(super) extern "C" fn set_n_threads(backend: *const usize, threads: i32) {
+    // SAFETY: the host passes a live instance of ours.
+    if let Some(instance) = unsafe { instance(backend) } {
+        instance.threads.store(threads.max(0), Ordering::Relaxed);
+    }
+}

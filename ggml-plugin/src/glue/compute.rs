@@ -1,0 +1,182 @@
+//! Running the nodes of a graph.
+#![allow(unsafe_code)]
+
+use super::backend::Instance;
+use super::facts;
+use super::plugin::{Plugin, Runner};
+use crate::abi::host::Object;
+use crate::abi::status;
+use crate::abi::tensor::Tensor;
+use crate::exec::mul_mat::{self, Operands};
+use crate::exec::{OpRecord, Redo, Weight, WeightKey, cpu::CpuBackend};
+use crate::log::{Level, line};
+use crate::route::{self, Dtype, Route};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Usage of a buffer that holds weights (ggml-abi 2.4).
+const USAGE_WEIGHTS: i32 = 1;
+
+/// Computes every selected node in order; a status of ggml.
+pub(super) fn graph(instance: &Instance, graph: Object) -> i32 {
+    let host = &instance.plugin.host;
+    // SAFETY: the host passes a live graph.
+    let count = unsafe { (host.f.graph_n_nodes)(graph) };
+    for i in 0..count {
+        // SAFETY: inside the count; nodes are not changed while they are computed.
+        let Some(node) = (unsafe { Tensor::from_ptr((host.f.graph_node)(graph, i)) }) else {
+            return status::FAILED;
+        };
+        if !route::is_selected(node.flags, host.marks_compute) {
+            continue;
+        }
+        if let Err(why) = self::node(instance, node) {
+            line(Level::Error, &format!("cannot compute {}: {why}", node.name()));
+            return status::FAILED;
+        }
+    }
+    status::SUCCESS
+}
+
+/// One node: on the NPU, or redone by the host's CPU.
+fn node(instance: &Instance, node: &Tensor) -> Result<(), String> {
+    let plugin = instance.plugin;
+    let route =
+        facts::of(&plugin.host, node).and_then(|f| route::decide(&f, &plugin.policy()).ok());
+    let (route, [m, k, n]) = match route {
+        Some(Route::Nothing) => return Ok(()),
+        Some(route @ Route::Fp16 { m, k, n }) => (route, [m, k, n]),
+        None => {
+            // supports_op said no, or would have: the host's CPU knows what to do.
+            on_cpu(instance, node)?;
+            plugin.stats.foreign(Redo::NotRouted);
+            return Ok(());
+        }
+    };
+    let name = node.name();
+    let done = product(instance, node, &name, [m, k, n]);
+    if let Err(redo) = done {
+        if redo_is_news(redo) {
+            line(Level::Warn, &format!("{name}: {} Redone on the CPU.", redo.sentence()));
+        }
+        on_cpu(instance, node)?;
+    }
+    plugin.stats.computed(&name, route, done);
+    Ok(())
+}
+
+/// True once per reason and process: a broken board must not fill a log.
+fn redo_is_news(redo: Redo) -> bool {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    let bit = 1u64 << (redo as u32);
+    SEEN.fetch_or(bit, Ordering::Relaxed) & bit == 0
+}
+
+fn product(
+    instance: &Instance,
+    node: &Tensor,
+    name: &str,
+    shape: [usize; 3],
+) -> Result<OpRecord, Redo> {
+    let plugin = instance.plugin;
+    let unit = plugin.unit.as_ref().ok_or(Redo::NotRouted)?;
+    if std::process::id() != plugin.pid {
+        return Err(Redo::Forked);
+    }
+    let operands = operands(plugin, node, name, shape)?;
+    match &unit.runner {
+        Runner::Engine(engine) => {
+            mul_mat::run(&**engine, operands, &plugin.checked).map_err(|(redo, error)| {
+                if let Some(e) = error
+                    && redo_is_news(redo)
+                {
+                    line(Level::Warn, &format!("{name}: {e}. Redone on the CPU."));
+                }
+                redo
+            })
+        }
+        #[cfg(any(test, feature = "test-engine"))]
+        Runner::HostCpu => {
+            mul_mat::prepare(&operands, &plugin.checked)?;
+            on_cpu(instance, node).map_err(|_| Redo::EngineError)?;
+            let [m, k, n] = shape;
+            Ok(OpRecord { macs: (m * k * n) as u64, ..OpRecord::default() })
+        }
+    }
+}
+
+/// The operands as slices. The route has established types, shapes and contiguity.
+fn operands<'a>(
+    plugin: &Plugin,
+    node: &'a Tensor,
+    name: &'a str,
+    [m, k, n]: [usize; 3],
+) -> Result<Operands<'a>, Redo> {
+    let (weight, activation) = node.source(0).zip(node.source(1)).ok_or(Redo::NotRouted)?;
+    let element = weight.facts().dtype.element_bytes().ok_or(Redo::NotRouted)?;
+    let range =
+        |t: &Tensor, bytes: usize| (t.data as usize, (t.data as usize).saturating_add(bytes));
+    let out = range(node, m * n * 4);
+    for other in [range(weight, k * n * element), range(activation, m * k * 4)] {
+        if out.0 < other.1 && other.0 < out.1 {
+            return Err(Redo::Overlap);
+        }
+    }
+    // SAFETY: contiguous tensors of these types and sizes (the route checked both), in host
+    // memory, that the host lets nobody touch while it waits for this graph; the result overlaps
+    // neither operand.
+    unsafe {
+        let data = match Dtype(weight.dtype) {
+            Dtype::F16 => weight.elements(k * n).map(Weight::F16),
+            _ => weight.elements(k * n).map(Weight::F32),
+        };
+        Ok(Operands {
+            name,
+            shape: [m, k, n],
+            weight: data.ok_or(Redo::NoData)?,
+            key: key(plugin, weight, k * n * element),
+            activation: activation.elements(m * k).ok_or(Redo::NoData)?,
+            out: node.elements_mut(m * n).ok_or(Redo::NoData)?,
+        })
+    }
+}
+
+/// The identity of a weight, if it has a lasting one.
+fn key(plugin: &Plugin, weight: &Tensor, bytes: usize) -> Option<WeightKey> {
+    // The scheduler's copies are named `backend#tensor#n` (ggml-abi 6, pass 5).
+    if weight.buffer.is_null() || weight.name().contains('#') {
+        return None;
+    }
+    let f = &plugin.host.f;
+    // SAFETY: a live buffer of the host.
+    let (usage, buffer) = unsafe {
+        ((f.buffer_get_usage)(weight.buffer), (f.buffer_get_base)(weight.buffer) as usize)
+    };
+    // SAFETY: a contiguous weight of that many bytes in host memory, aligned for its elements.
+    let data = unsafe { weight.elements::<half::f16>(bytes / 2) }?;
+    (usage == USAGE_WEIGHTS).then(|| WeightKey {
+        data: weight.data as usize,
+        bytes,
+        buffer,
+        sample: sample(data),
+    })
+}
+
+/// FNV-1a over up to 64 evenly spread elements.
+fn sample(data: &[half::f16]) -> u64 {
+    let step = (data.len() / 64).max(1);
+    data.iter().step_by(step).fold(0xcbf2_9ce4_8422_2325, |hash, x| {
+        (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// The host's CPU backend, opened at the first need.
+fn on_cpu(instance: &Instance, node: &Tensor) -> Result<(), String> {
+    let mut slot = instance.cpu.lock().unwrap_or_else(PoisonError::into_inner);
+    let cpu = match &mut *slot {
+        Some(cpu) => cpu,
+        empty => empty.insert(CpuBackend::open(&instance.plugin.host.f)?),
+    };
+    let threads = instance.threads.load(Ordering::Relaxed);
+    cpu.compute(node, (threads > 0).then_some(threads))
+}

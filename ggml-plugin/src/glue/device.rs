@@ -1,0 +1,177 @@
+//! The device record (ggml-abi 2.2 and 2.5).
+#![allow(unsafe_code)]
+
+use super::plugin::Plugin;
+use super::{backend, buffer, facts, guard, reg};
+use crate::abi::slot::device as slot;
+use crate::abi::tensor::Tensor;
+use crate::route::{self, OpKind, Route};
+use std::ffi::{c_char, c_void};
+use std::ptr;
+
+/// Fifteen slots, registration record, context.
+const WORDS: usize = 17;
+const REG: usize = 15;
+const CONTEXT: usize = 16;
+
+pub(super) fn record(plugin: &'static Plugin, reg: usize) -> [usize; WORDS] {
+    let mut words = [0; WORDS];
+    words[slot::GET_NAME] = get_name as *const () as usize;
+    words[slot::GET_DESCRIPTION] = get_description as *const () as usize;
+    words[slot::GET_MEMORY] = get_memory as *const () as usize;
+    words[slot::GET_TYPE] = get_type as *const () as usize;
+    words[slot::GET_PROPS] = get_props as *const () as usize;
+    words[slot::INIT_BACKEND] = init_backend as *const () as usize;
+    words[slot::GET_BUFFER_TYPE] = get_buffer_type as *const () as usize;
+    words[slot::BUFFER_FROM_HOST_PTR] = buffer_from_host_ptr as *const () as usize;
+    words[slot::SUPPORTS_OP] = supports_op as *const () as usize;
+    words[slot::SUPPORTS_BUFT] = supports_buft as *const () as usize;
+    words[slot::OFFLOAD_OP] = offload_op as *const () as usize;
+    // The host buffer type and the event slots stay null.
+    words[REG] = reg;
+    words[CONTEXT] = ptr::from_ref(plugin) as usize;
+    words
+}
+
+fn plugin(device: *const usize) -> Option<&'static Plugin> {
+    // SAFETY: the host calls the slots of our record with our record.
+    unsafe { Plugin::of(device, CONTEXT) }
+}
+
+extern "C" fn get_name(_device: *const usize) -> *const c_char {
+    reg::NAME.as_ptr()
+}
+
+extern "C" fn get_description(device: *const usize) -> *const c_char {
+    let unit = plugin(device).and_then(|p| p.unit.as_ref());
+    unit.map_or(reg::NAME.as_ptr(), |u| u.description.as_ptr())
+}
+
+/// The NPU works in the host's memory. The figures are the host's own rather than 0/0: newer hosts
+/// replace 0/0 by exactly them, and older ones report it as an error (ggml-abi 2.2).
+fn memory() -> (usize, usize) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    (meminfo(&text, "MemAvailable:"), meminfo(&text, "MemTotal:"))
+}
+
+/// Bytes of one line of `/proc/meminfo`, 0 if it is not there.
+pub(super) fn meminfo(text: &str, key: &str) -> usize {
+    text.lines()
+        .find_map(|l| l.strip_prefix(key))
+        .and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok())
+        .map_or(0, |kib| kib.saturating_mul(1024))
+}
+
+extern "C" fn get_memory(_device: *const usize, free: *mut usize, total: *mut usize) {
+    guard("get_memory", (), || {
+        let (f, t) = memory();
+        // SAFETY: the host passes two numbers to be written.
+        unsafe {
+            if let Some(free) = free.as_mut() {
+                *free = f;
+            }
+            if let Some(total) = total.as_mut() {
+                *total = t;
+            }
+        }
+    });
+}
+
+extern "C" fn get_type(device: *const usize) -> i32 {
+    // ACCEL has the same value in both supported generations.
+    plugin(device).map_or(3, |p| p.host.generation.accel)
+}
+
+/// 56 bytes in both supported generations; measured before we come here (P6).
+#[repr(C)]
+pub(super) struct Props {
+    name: *const c_char,
+    description: *const c_char,
+    memory_free: usize,
+    memory_total: usize,
+    kind: i32,
+    device_id: *const c_char,
+    pub(super) is_async: bool,
+    pub(super) host_buffer: bool,
+    pub(super) buffer_from_host_ptr: bool,
+    pub(super) events: bool,
+    /// Padding on hosts before 0.20.0.
+    pub(super) mmap_support: bool,
+}
+
+const _: () = assert!(size_of::<Props>() == 56);
+const _: () = assert!(std::mem::offset_of!(Props, device_id) == 40);
+const _: () = assert!(std::mem::offset_of!(Props, mmap_support) == 52);
+
+extern "C" fn get_props(device: *const usize, props: *mut Props) {
+    guard("get_props", (), || {
+        let (memory_free, memory_total) = memory();
+        let new = Props {
+            name: get_name(device),
+            description: get_description(device),
+            memory_free,
+            memory_total,
+            kind: get_type(device),
+            device_id: ptr::null(),
+            is_async: false,
+            host_buffer: false,
+            buffer_from_host_ptr: true,
+            events: false,
+            mmap_support: true,
+        };
+        if !props.is_null() {
+            // SAFETY: the host passes its struct, whose size was measured.
+            unsafe { props.write(new) };
+        }
+    });
+}
+
+extern "C" fn init_backend(device: *const usize, _params: *const c_char) -> *const c_void {
+    guard("init_backend", ptr::null(), || plugin(device).map_or(ptr::null(), backend::create))
+}
+
+extern "C" fn get_buffer_type(device: *const usize) -> *const c_void {
+    plugin(device).map_or(ptr::null(), buffer::cpu_type)
+}
+
+extern "C" fn buffer_from_host_ptr(
+    device: *const usize,
+    ptr: *mut c_void,
+    size: usize,
+    _max_tensor_size: usize,
+) -> *const c_void {
+    plugin(device).map_or(ptr::null(), |p| buffer::wrap(p, ptr, size))
+}
+
+extern "C" fn supports_op(device: *const usize, op: *const Tensor) -> bool {
+    route_of(device, op, "supports_op").is_some()
+}
+
+extern "C" fn offload_op(device: *const usize, op: *const Tensor) -> bool {
+    !matches!(route_of(device, op, "offload_op"), None | Some(Route::Nothing))
+}
+
+fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route> {
+    guard(what, None, || {
+        let plugin = plugin(device)?;
+        // SAFETY: the host passes a tensor it is building a graph with.
+        let tensor = unsafe { Tensor::from_ptr(op) }?;
+        let facts = facts::of(&plugin.host, tensor)?;
+        match route::decide(&facts, &plugin.policy()) {
+            Ok(route) => Some(route),
+            Err(reason) => {
+                // A single row is decode, which nobody expects here.
+                let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
+                if facts.kind == OpKind::MulMat && rows >= 2 {
+                    let w = &facts.weight;
+                    plugin.stats.declined(reason, w.dtype, w.ne[0], w.ne[1]);
+                }
+                None
+            }
+        }
+    })
+}
+
+extern "C" fn supports_buft(device: *const usize, buft: *mut c_void) -> bool {
+    plugin(device).is_some_and(|p| buffer::is_host(p, buft))
+}

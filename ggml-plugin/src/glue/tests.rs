@@ -1,0 +1,325 @@
+//! The border, with an in-process host: the records are called as the host calls them, slot by
+//! slot.
+#![allow(unsafe_code)]
+
+use super::device::{Props, meminfo};
+use super::guard;
+use super::plugin::{Plugin, Runner, Unit};
+use crate::abi::host::{Host, InitParams, Object};
+use crate::abi::ops::tests::current;
+use crate::abi::symbols::Resolve;
+use crate::abi::tensor::{FLAG_COMPUTE, Tensor, tests::tensor};
+use crate::exec::test_engine::TestEngine;
+use crate::knobs::Knobs;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_void};
+use std::ptr::{self, NonNull, null_mut};
+use std::sync::Arc;
+
+#[test]
+fn a_panic_becomes_the_fallback() {
+    assert_eq!(guard("test", -1, || 7), 7);
+    assert_eq!(guard("test", -1, || -> i32 { panic!("on purpose") }), -1);
+    assert_eq!(guard("test", -1, || -> i32 { std::panic::panic_any(3u8) }), -1);
+}
+
+#[test]
+fn memory_figures() {
+    let text = "MemTotal:       16303428 kB\nMemFree: 1 kB\nMemAvailable:   9000000 kB\n";
+    assert_eq!(meminfo(text, "MemTotal:"), 16_303_428 << 10);
+    assert_eq!(meminfo(text, "MemAvailable:"), 9_000_000 << 10);
+    assert_eq!(meminfo("", "MemTotal:"), 0);
+    assert_eq!(meminfo("MemTotal: many kB", "MemTotal:"), 0);
+}
+
+thread_local! {
+    /// Nodes that reached the host's CPU backend.
+    static ON_CPU: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A buffer type is "host" when it is the object 1 in this process.
+const HOST_BUFT: Object = 1 as Object;
+const DEVICE_BUFT: Object = 2 as Object;
+
+extern "C" fn is_host(buft: Object) -> bool {
+    buft == HOST_BUFT
+}
+extern "C" fn same(x: Object) -> Object {
+    x
+}
+extern "C" fn weights(_: Object) -> i32 {
+    1
+}
+extern "C" fn cpu_type() -> Object {
+    HOST_BUFT
+}
+extern "C" fn wrap(p: Object, _: usize) -> Object {
+    p
+}
+extern "C" fn n_nodes(graph: Object) -> i32 {
+    // SAFETY: the tests' graphs are vectors of pointers.
+    unsafe { (*graph.cast::<Vec<*mut Tensor>>()).len() as i32 }
+}
+extern "C" fn node(graph: Object, i: i32) -> *mut Tensor {
+    // SAFETY: as above.
+    unsafe { (&*graph.cast::<Vec<*mut Tensor>>())[i as usize] }
+}
+extern "C" fn add_node(graph: Object, node: *const Tensor) {
+    // SAFETY: as above.
+    unsafe { (*graph.cast::<Vec<*mut Tensor>>()).push(node.cast_mut()) }
+}
+extern "C" fn overhead(_: usize, _: bool) -> usize {
+    64
+}
+extern "C" fn new_graph(context: Object, _: usize, _: bool) -> Object {
+    context
+}
+extern "C" fn context(_: InitParams) -> Object {
+    Box::into_raw(Box::new(Vec::<*mut Tensor>::new())).cast()
+}
+extern "C" fn free_context(c: Object) {
+    // SAFETY: made by `context`.
+    drop(unsafe { Box::from_raw(c.cast::<Vec<*mut Tensor>>()) });
+}
+extern "C" fn by_type(kind: i32) -> Object {
+    assert_eq!(kind, 0);
+    HOST_BUFT
+}
+extern "C" fn dev_init(d: Object, _: *const c_char) -> Object {
+    d
+}
+extern "C" fn no_proc(_: Object, _: *const c_char) -> Object {
+    null_mut()
+}
+/// The CPU's result is 42 everywhere.
+extern "C" fn compute(_: Object, graph: Object) -> i32 {
+    assert_eq!(n_nodes(graph), 1);
+    // SAFETY: one node of the test, with room for its elements if it has data.
+    unsafe {
+        let t = &*node(graph, 0);
+        let len = t.ne.iter().product::<i64>() as usize;
+        if let Some(out) = t.elements_mut::<f32>(len) {
+            out.fill(42.0);
+        }
+        ON_CPU.with_borrow_mut(|v| v.push(t.name()));
+    }
+    0
+}
+extern "C" fn nothing(_: Object) {}
+extern "C" fn tensor_overhead() -> usize {
+    368
+}
+
+struct Fake;
+impl Resolve for Fake {
+    fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
+        let f: *const () = match name.to_str().unwrap() {
+            "ggml_backend_buft_is_host" => is_host as _,
+            "ggml_backend_buffer_get_type"
+            | "ggml_backend_buffer_get_base"
+            | "ggml_backend_dev_backend_reg" => same as _,
+            "ggml_backend_buffer_get_usage" => weights as _,
+            "ggml_backend_cpu_buffer_type" => cpu_type as _,
+            "ggml_backend_cpu_buffer_from_ptr" => wrap as _,
+            "ggml_graph_n_nodes" => n_nodes as _,
+            "ggml_graph_node" => node as _,
+            "ggml_graph_add_node" => add_node as _,
+            "ggml_graph_overhead_custom" => overhead as _,
+            "ggml_new_graph_custom" => new_graph as _,
+            "ggml_init" => context as _,
+            "ggml_free" => free_context as _,
+            "ggml_backend_dev_by_type" => by_type as _,
+            "ggml_backend_dev_init" => dev_init as _,
+            "ggml_backend_reg_get_proc_address" => no_proc as _,
+            "ggml_backend_graph_compute" => compute as _,
+            "ggml_backend_free" => nothing as _,
+            "ggml_tensor_overhead" => tensor_overhead as _,
+            "ggml_type_size" | "ggml_blck_size" => tensor_overhead as _,
+            _ => return None,
+        };
+        NonNull::new(f.cast_mut().cast())
+    }
+}
+
+fn plugin(unit: Option<Unit>) -> &'static Plugin {
+    opened_by(std::process::id(), unit)
+}
+
+fn opened_by(pid: u32, unit: Option<Unit>) -> &'static Plugin {
+    let host = Host::for_tests(&Fake, current());
+    Plugin::with_unit(host, Knobs::read(|_| None), unit, pid)
+}
+
+fn with_engine(e: TestEngine) -> &'static Plugin {
+    plugin(Some(Unit::test(Runner::Engine(Arc::new(e)), c"TEST NPU")))
+}
+
+/// Calls slot `$slot` (counted in words) of a record.
+macro_rules! slot {
+    ($record:expr, $slot:expr, fn($($t:ty),*) -> $r:ty, $($arg:expr),*) => {{
+        let record = $record as *const usize;
+        // SAFETY: the slot holds a function of this signature.
+        let f: extern "C" fn(*const usize, $($t),*) -> $r =
+            unsafe { std::mem::transmute(*record.add($slot)) };
+        f(record, $($arg),*)
+    }};
+}
+
+/// A product with its operands.
+struct Product {
+    node: Box<Tensor>,
+    weight: Box<Tensor>,
+    _activation: Box<Tensor>,
+    _data: (Vec<f32>, Vec<f32>),
+    out: Vec<f32>,
+}
+
+const M: usize = 128;
+const K: usize = 64;
+const N: usize = 96;
+
+fn product(name: &str) -> Product {
+    let (m, k, n) = (M as i64, K as i64, N as i64);
+    let (mut w, mut a) = (vec![0.5f32; N * K], vec![2.0f32; M * K]);
+    let mut out = vec![0f32; M * N];
+    let mut weight = Box::new(tensor(0, 4, [k, n, 1, 1]));
+    let mut activation = Box::new(tensor(0, 4, [k, m, 1, 1]));
+    let mut node = Box::new(tensor(0, 4, [n, m, 1, 1]));
+    weight.data = w.as_mut_ptr().cast();
+    weight.buffer = HOST_BUFT;
+    activation.data = a.as_mut_ptr().cast();
+    node.data = out.as_mut_ptr().cast();
+    node.op = 29;
+    node.flags = FLAG_COMPUTE;
+    node.src[0] = &raw mut *weight;
+    node.src[1] = &raw mut *activation;
+    for (d, s) in node.name.iter_mut().zip(CString::new(name).unwrap().as_bytes_with_nul()) {
+        *d = *s as c_char;
+    }
+    Product { node, weight, _activation: activation, _data: (w, a), out }
+}
+
+fn run(p: &'static Plugin, products: &mut [Product]) -> (i32, Vec<String>) {
+    ON_CPU.take();
+    let backend = slot!(p.records().device, 5, fn(*const c_char) -> *const usize, ptr::null());
+    assert!(!backend.is_null());
+    let mut graph: Vec<*mut Tensor> = products.iter_mut().map(|p| &raw mut *p.node).collect();
+    // Backend tables begin after the guid.
+    let status = slot!(backend, 1 + 12, fn(Object) -> i32, (&raw mut graph).cast());
+    slot!(backend, 1 + 1, fn() -> (),);
+    (status, ON_CPU.take())
+}
+
+#[test]
+fn the_records_answer_as_the_host_asks() {
+    let p = with_engine(TestEngine::Reference);
+    let (reg, dev) = (p.records().reg, p.records().device);
+    let name = slot!(reg, 1, fn() -> *const c_char,);
+    let text = slot!(dev, 1, fn() -> *const c_char,);
+    // SAFETY: both records are ours; names are static strings.
+    unsafe {
+        assert_eq!(*(reg as *const i32), 3);
+        assert_eq!(CStr::from_ptr(name), c"ROCKET");
+        assert_eq!(CStr::from_ptr(text), c"TEST NPU");
+    }
+    assert_eq!(slot!(reg, 2, fn() -> usize,), 1);
+    assert_eq!(slot!(reg, 3, fn(usize) -> usize, 0), dev);
+    assert_eq!(slot!(reg, 3, fn(usize) -> usize, 1), 0);
+    let proc = |n: &CStr| slot!(reg, 4, fn(*const c_char) -> usize, n.as_ptr());
+    assert_ne!(proc(c"ggml_backend_set_n_threads"), 0);
+    assert_ne!(proc(c"ggml_backend_get_features"), 0);
+    assert_eq!(proc(c"ggml_backend_split_buffer_type"), 0);
+    assert_eq!(slot!(dev, 3, fn() -> i32,), 3);
+    assert_eq!(slot!(dev, 6, fn() -> Object,), HOST_BUFT);
+    assert!(slot!(dev, 10, fn(Object) -> bool, HOST_BUFT));
+    assert!(!slot!(dev, 10, fn(Object) -> bool, DEVICE_BUFT));
+    assert!(!slot!(dev, 10, fn(Object) -> bool, null_mut()));
+    // SAFETY: plain data.
+    let mut props: Props = unsafe { std::mem::zeroed() };
+    slot!(dev, 4, fn(*mut Props) -> (), &raw mut props);
+    assert_eq!((props.is_async, props.host_buffer, props.events), (false, false, false));
+    assert!(props.buffer_from_host_ptr && props.mmap_support);
+    // SAFETY: seventeen words.
+    let empty: Vec<_> = [7, 12, 13, 14].map(|i| unsafe { *(dev as *const usize).add(i) }).into();
+    assert_eq!(empty, [0; 4], "optional slots stay null");
+}
+
+#[test]
+fn without_a_device_the_host_sees_none() {
+    let p = plugin(None);
+    let reg = p.records().reg;
+    assert_eq!(slot!(reg, 2, fn() -> usize,), 0);
+    assert_eq!(slot!(reg, 3, fn(usize) -> usize, 0), 0);
+    assert_eq!(slot!(reg, 4, fn(*const c_char) -> usize, c"ggml_backend_get_features".as_ptr()), 0);
+}
+
+#[test]
+fn acceptance_through_the_record() {
+    let p = with_engine(TestEngine::Reference);
+    let dev = p.records().device;
+    let ask = |t: &Tensor| {
+        let t = ptr::from_ref(t);
+        (slot!(dev, 9, fn(*const Tensor) -> bool, t), slot!(dev, 11, fn(*const Tensor) -> bool, t))
+    };
+    let mut x = product("x");
+    assert_eq!(ask(&x.node), (true, true));
+    x.weight.buffer = DEVICE_BUFT;
+    assert_eq!(ask(&x.node), (false, false));
+    x.weight.buffer = null_mut();
+    x.weight.op = 29;
+    assert_eq!(ask(&x.node), (false, false));
+    x.weight.op = 0;
+    x.node.src[1] = null_mut();
+    assert_eq!(ask(&x.node), (false, false), "a product without operands");
+    // A leaf: supported, but nothing to offload.
+    assert_eq!(ask(&x.weight), (true, false));
+    assert_eq!(slot!(dev, 9, fn(*const Tensor) -> bool, ptr::null()), false);
+}
+
+#[test]
+fn products_are_computed() {
+    let mut g = [product("a"), product("b")];
+    let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
+    assert_eq!((status, cpu.len()), (0, 0));
+    assert!(g.iter().all(|p| p.out.iter().all(|&x| x == K as f32)));
+}
+
+#[test]
+fn whatever_an_engine_does_wrong_the_cpu_does_right() {
+    for e in [TestEngine::Fail, TestEngine::Panic, TestEngine::Nan] {
+        let mut g = [product("a")];
+        let (status, cpu) = run(with_engine(e), &mut g);
+        assert_eq!((status, cpu), (0, vec!["a".to_owned()]), "{e:?}");
+        assert!(g[0].out.iter().all(|&x| x == 42.0));
+    }
+}
+
+#[test]
+fn unselected_nodes_and_foreign_ops() {
+    let mut g = [product("skipped"), product("view"), product("foreign"), product("small")];
+    g[0].node.flags = 0;
+    g[1].node.op = 37;
+    g[2].node.op = 3;
+    g[3].node.op_params[0] = 10;
+    let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
+    assert_eq!((status, cpu), (0, vec!["foreign".to_owned(), "small".to_owned()]));
+    assert!(g[..2].iter().all(|p| p.out.iter().all(|&x| x == 0.0)));
+}
+
+#[test]
+fn operands_that_overlap_or_lie_nowhere() {
+    let mut g = [product("overlap"), product("odd")];
+    g[0].weight.data = g[0].node.data;
+    g[1].weight.data = g[1].weight.data.wrapping_byte_add(2);
+    let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
+    assert_eq!((status, cpu), (0, vec!["overlap".to_owned(), "odd".to_owned()]));
+}
+
+#[test]
+fn a_forked_child_does_not_touch_the_npu() {
+    let engine = Runner::Engine(Arc::new(TestEngine::Reference));
+    let parent = std::process::id() + 1;
+    let p = opened_by(parent, Some(Unit::test(engine, c"TEST NPU")));
+    let mut g = [product("a")];
+    assert_eq!(run(p, &mut g), (0, vec!["a".to_owned()]));
+}

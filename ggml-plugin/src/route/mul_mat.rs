@@ -1,0 +1,93 @@
+//! MUL_MAT: weight `N x K` (K contiguous), activation `M x K` F32, result `M x N` F32
+//! (ggml-plugin-behaviour 2 and 3).
+
+use super::{Dtype, OpFacts, Policy, Reason, Route};
+
+/// Below this the products of a row cost less than moving it.
+pub(super) const MIN_K: usize = 64;
+/// Likewise.
+pub(super) const MIN_N: usize = 64;
+/// More elements than this in one matrix cannot be addressed by the NPU's 32-bit window, and keep
+/// all later arithmetic far from overflow.
+pub(super) const MAX_ELEMENTS: usize = 1 << 32;
+
+/// Precision ranks (ggml-abi 2.6): a rank is the coarsest representation the model allows.
+const UNDECLARED: i32 = 0;
+const RANK_F16: i32 = 20;
+const RANK_Q8: i32 = 30;
+const RANK_Q4: i32 = 40;
+
+pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
+    let (w, a, r) = (&op.weight, &op.activation, &op.result);
+    if !op.weight_is_leaf {
+        return Err(Reason::WeightNotLeaf);
+    }
+    if op.weight_in_host_memory == Some(false) {
+        return Err(Reason::WeightNotInHostMemory);
+    }
+    if !matches!(w.dtype, Dtype::F16 | Dtype::F32) {
+        return Err(Reason::WeightType);
+    }
+    if a.dtype != Dtype::F32 {
+        return Err(Reason::ActivationType);
+    }
+    if r.dtype != Dtype::F32 {
+        return Err(Reason::ResultType);
+    }
+    if w.ne[2] != 1 || w.ne[3] != 1 {
+        return Err(Reason::WeightBatched);
+    }
+    let dims = w.ne.iter().chain(&a.ne).chain(&r.ne);
+    if dims.into_iter().any(|&n| n < 1) {
+        return Err(Reason::Empty);
+    }
+    if a.ne[0] != w.ne[0] || r.ne != [w.ne[1], a.ne[1], a.ne[2], a.ne[3]] {
+        return Err(Reason::ShapeMismatch);
+    }
+    if !(w.is_contiguous() && a.is_contiguous() && r.is_contiguous()) {
+        return Err(Reason::NotContiguous);
+    }
+    precision(&op.op_params)?;
+    // The weight is not batched, so a batched activation is one long list of rows.
+    let product = |dims: &[i64]| {
+        dims.iter().try_fold(1usize, |p, &n| p.checked_mul(usize::try_from(n).ok()?))
+    };
+    let (Some(m), Some(k), Some(n)) =
+        (product(&a.ne[1..]), product(&[w.ne[0]]), product(&[w.ne[1]]))
+    else {
+        return Err(Reason::TooLarge);
+    };
+    for (x, y) in [(m, k), (k, n), (m, n)] {
+        if x.checked_mul(y).is_none_or(|e| e > MAX_ELEMENTS) {
+            return Err(Reason::TooLarge);
+        }
+    }
+    if k < MIN_K {
+        return Err(Reason::KTooSmall);
+    }
+    if n < MIN_N {
+        return Err(Reason::NTooSmall);
+    }
+    if m < policy.min_m {
+        return Err(Reason::TooFewRows);
+    }
+    Ok(Route::Fp16 { m, k, n })
+}
+
+/// A closed list: what is not known to be satisfied is declined.
+fn precision(params: &[i32; 16]) -> Result<(), Reason> {
+    let f16_is_enough = |rank| matches!(rank, UNDECLARED | RANK_F16 | RANK_Q8 | RANK_Q4);
+    for (i, &value) in params.iter().enumerate() {
+        match i {
+            0 if f16_is_enough(value) => {}
+            0 => return Err(Reason::AccumulatorPrecision),
+            1 if value == 0 => {}
+            1 => return Err(Reason::Hinted),
+            3 if f16_is_enough(value) => {}
+            3 => return Err(Reason::ActivationPrecision),
+            _ if value == 0 => {}
+            _ => return Err(Reason::UnknownParameter),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! The built library inside real hosts.
+//!
+//! `ROCKET_TEST_HOST_ROOT` names an unpacked Debian root with llama.cpp (entered with bubblewrap),
+//! `ROCKET_TEST_HOST_BIN` a directory of a host built from source; `ROCKET_TEST_MODEL` an F16
+//! model. What is not named is skipped with a line that says so. The tests that need an engine run
+//! with the feature `test-engine`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The library cargo built along with this test.
+fn library() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    let deps = exe.parent().unwrap();
+    deps.join("libggml_rocket.so")
+}
+
+#[derive(Debug)]
+enum Host {
+    Root(PathBuf),
+    Bin(PathBuf),
+}
+
+/// The hosts at hand and the model; empty (after a line) without them.
+fn hosts() -> Vec<(Host, PathBuf)> {
+    let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let Some(model) = var("ROCKET_TEST_MODEL") else {
+        eprintln!("skipped: ROCKET_TEST_MODEL is not set");
+        return Vec::new();
+    };
+    let hosts: Vec<_> =
+        [var("ROCKET_TEST_HOST_ROOT").map(Host::Root), var("ROCKET_TEST_HOST_BIN").map(Host::Bin)]
+            .into_iter()
+            .flatten()
+            .map(|h| (h, model.clone()))
+            .collect();
+    if hosts.is_empty() {
+        eprintln!("skipped: neither ROCKET_TEST_HOST_ROOT nor ROCKET_TEST_HOST_BIN is set");
+    }
+    hosts
+}
+
+impl Host {
+    /// A program of the host that sees the directories in `visible`.
+    fn command(&self, program: &str, visible: &[&Path]) -> Command {
+        let mut c = match self {
+            Host::Bin(dir) => Command::new(dir.join(program)),
+            Host::Root(root) => {
+                let mut c = Command::new("bwrap");
+                for dir in ["usr", "etc"] {
+                    c.arg("--ro-bind").arg(root.join(dir)).arg(Path::new("/").join(dir));
+                }
+                for dir in ["bin", "lib", "lib64"] {
+                    c.arg("--symlink").arg(format!("usr/{dir}")).arg(format!("/{dir}"));
+                }
+                c.args(["--tmpfs", "/tmp", "--proc", "/proc", "--dev", "/dev"]);
+                for dir in visible {
+                    c.arg("--bind").arg(dir).arg(dir);
+                }
+                c.arg(program);
+                c
+            }
+        };
+        // Nothing of the environment of this test may decide what is tested.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if text.starts_with("ROCKET_") || text.starts_with("GGML_") || text.starts_with("LD_") {
+                c.env_remove(&name);
+            }
+        }
+        c
+    }
+}
+
+struct Run {
+    text: String,
+    log: String,
+    report: Option<serde_json::Value>,
+}
+
+fn complete(host: &Host, model: &Path, prompt: &str, env: &[(&str, &str)]) -> Run {
+    let dir = tempfile::tempdir().unwrap();
+    let so = dir.path().join("libggml-rocket.so");
+    std::fs::copy(library(), &so).unwrap();
+    let report = dir.path().join("report.json");
+    let mut c = host.command("llama-completion", &[model.parent().unwrap(), dir.path()]);
+    c.arg("-m").arg(model).args(["-p", prompt, "-n", "16", "--temp", "0", "-no-cnv", "-t", "2"]);
+    for (name, value) in env {
+        match *name {
+            "GGML_BACKEND_PATH" => c.env(name, &so),
+            "ROCKET_REPORT" => c.env(name, &report),
+            _ => c.env(name, value),
+        };
+    }
+    let Output { status, stdout, stderr } = c.output().unwrap();
+    let log = String::from_utf8_lossy(&stderr).into_owned();
+    assert!(status.success(), "{host:?}: {status}\n{log}");
+    let json = std::fs::read(report).ok().map(|b| serde_json::from_slice(&b).unwrap());
+    Run { text: String::from_utf8_lossy(&stdout).into_owned(), log, report: json }
+}
+
+const PLUGIN: (&str, &str) = ("GGML_BACKEND_PATH", "");
+
+fn lines_of_ours(log: &str) -> Vec<&str> {
+    log.lines().filter(|l| l.contains("ggml-rocket: ")).collect()
+}
+
+#[test]
+fn exports_are_the_two_entry_points() {
+    let out = Command::new("nm").args(["-D", "--defined-only"]).arg(library()).output().unwrap();
+    assert!(out.status.success());
+    let text = String::from_utf8(out.stdout).unwrap();
+    let mut names: Vec<_> = text.lines().filter_map(|l| l.split_whitespace().last()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["ggml_backend_init", "ggml_backend_score"]);
+}
+
+#[test]
+fn without_an_npu_the_host_runs_as_before() {
+    for (host, model) in hosts() {
+        let prompt = "The capital of France is";
+        let alone = complete(&host, &model, prompt, &[]);
+        let with = complete(&host, &model, prompt, &[PLUGIN]);
+        assert!(alone.text.contains("Paris"), "{}", alone.text);
+        assert_eq!(alone.text, with.text, "{host:?}");
+        let lines = lines_of_ours(&with.log);
+        assert_eq!(lines.len(), 1, "{host:?}: {lines:?}");
+        assert!(lines[0].contains("no NPU") && lines[0].contains("stays on the CPU"));
+        assert_eq!(lines_of_ours(&alone.log).len(), 0);
+
+        let none = complete(&host, &model, prompt, &[PLUGIN, ("ROCKET_DEVICE", "none")]);
+        assert_eq!((none.text.as_str(), lines_of_ours(&none.log).len()), (&*alone.text, 0));
+        let typo = complete(&host, &model, prompt, &[PLUGIN, ("ROCKET_DEVICE", "gpu")]);
+        let lines = lines_of_ours(&typo.log);
+        assert_eq!((typo.text.as_str(), lines.len()), (&*alone.text, 1), "{lines:?}");
+        assert!(lines[0].contains("ROCKET_DEVICE=\"gpu\""), "{lines:?}");
+    }
+}
+
+#[cfg(feature = "test-engine")]
+mod with_test_engine {
+    use super::*;
+
+    fn long_prompt() -> String {
+        let line =
+            "The quick brown fox jumps over the lazy dog and walks home by the river, number";
+        (0..12).map(|i| format!("{line} {i}. ")).collect()
+    }
+
+    /// Products of the prompt's pass, from the model's architecture (30 layers of 7 weights, and
+    /// the last layer's rows cut to the one that is needed after attention): Q, K and V in every
+    /// layer, the other four in all but the last.
+    const EXPECTED: usize = 30 * 3 + 29 * 4;
+
+    #[test]
+    fn products_go_through_the_plugin_and_the_text_stays() {
+        for (host, model) in hosts() {
+            let prompt = long_prompt();
+            let alone = complete(&host, &model, &prompt, &[]);
+            let env = [
+                PLUGIN,
+                ("ROCKET_TEST_ENGINE", "cpu"),
+                ("ROCKET_STATS", "1"),
+                ("ROCKET_REPORT", "1"),
+            ];
+            let with = complete(&host, &model, &prompt, &env);
+            assert_eq!(alone.text, with.text, "{host:?}");
+            let report = with.report.unwrap();
+            let ops = report["ops"].as_array().unwrap();
+            assert!(ops.len() >= EXPECTED, "{host:?}: {} ops", ops.len());
+            assert_eq!(report["routes"]["fp16"].as_u64().unwrap() as usize, ops.len());
+            assert!(ops.iter().all(|o| o["m"].as_u64().unwrap() > 200), "{host:?}");
+            assert!(ops.iter().all(|o| o["macs_expected"] == o["engine"]["macs"]));
+            let summary = lines_of_ours(&with.log);
+            assert!(summary.iter().any(|l| l.contains(&format!("fp16 {}", ops.len()))));
+        }
+    }
+
+    /// The negative control and the promise in one: the engine's output is garbage, or there is
+    /// none, and the text is the CPU's all the same, because every op was redone.
+    #[test]
+    fn a_broken_engine_changes_nothing() {
+        for (host, model) in hosts() {
+            let prompt = long_prompt();
+            let alone = complete(&host, &model, &prompt, &[]);
+            for (engine, redo) in
+                [("fail", "engine_error"), ("panic", "engine_panic"), ("nan", "result_not_finite")]
+            {
+                let env = [PLUGIN, ("ROCKET_TEST_ENGINE", engine), ("ROCKET_REPORT", "1")];
+                let with = complete(&host, &model, &prompt, &env);
+                assert_eq!(alone.text, with.text, "{host:?} {engine}");
+                let report = with.report.unwrap();
+                assert!(report["redos"][redo].as_u64().unwrap() as usize >= EXPECTED);
+                assert!(report["routes"]["fp16"].is_null());
+            }
+        }
+    }
+}
