@@ -1,0 +1,142 @@
+"""The demo's table and its gates. usage: demo_table.py OUT_DIR MODEL_NAME HOST_WORDS
+
+OUT_DIR holds what scripts/demo let the host's tools write. Standard library only.
+Exit status 1 if a gate fails.
+"""
+
+import json
+import pathlib
+import re
+import sys
+
+KLD_LIMIT = 2e-4  # mean KL divergence from the CPU's logits
+TOP_LIMIT = 99.0  # same most likely token, %
+PPL_LIMIT = 1e-3  # relative difference of the final perplexities
+SHARE_LIMIT = 99.0  # prefill multiply-accumulates on the NPU, %
+CONTROL = 10.0  # Q8_0's divergence must be at least this many times ours
+
+NUMBER = r"(-?[0-9.]+(?:e-?[0-9]+)?|-?nan|inf)"
+
+
+def read(path):
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def find(pattern, text):
+    """The last match as a number, or None."""
+    hits = re.findall(pattern, text)
+    try:
+        return float(hits[-1]) if hits else None
+    except ValueError:
+        return None
+
+
+def divergence(text):
+    """Mean KLD and same-top-1 of `llama-perplexity --kl-divergence`."""
+    return find(r"Mean\s+KLD:\s+" + NUMBER, text), find(r"Same top p:\s+" + NUMBER, text)
+
+
+def final_ppl(text):
+    return find(r"Final estimate: PPL = " + NUMBER, text)
+
+
+def listed_macs(text):
+    """(K, N, M) of every MUL_MAT with a weight, from llama-eval-callback's own listing."""
+    op = re.compile(r" MUL_MAT\((\S*\.weight)\{(\d+), (\d+), 1, 1\}, [^{]*\{(\d+), (\d+), (\d+), (\d+)\}")
+    return [(int(k), int(n), int(m) * int(a) * int(b)) for _, k, n, _, m, a, b in op.findall(text)]
+
+
+def report(path):
+    """The plugin's own report; every key may be missing."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def op_macs(rep):
+    return sum(o.get("macs") or o.get("m", 0) * o.get("k", 0) * o.get("n", 0) for o in rep.get("ops") or [])
+
+
+def words(value):
+    """routes and reasons: a dict of counts, or a list of strings or objects."""
+    if isinstance(value, dict):
+        return [f"{k}: {v}" for k, v in sorted(value.items(), key=lambda kv: str(kv[0]))]
+    out = []
+    for v in value or []:
+        if isinstance(v, dict):
+            out.append(", ".join(f"{k} {v[k]}" for k in v))
+        else:
+            out.append(str(v))
+    return out
+
+
+def show(value, form="{:.6f}"):
+    return "not there" if value is None else form.format(value)
+
+
+def main():
+    out, model, host = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+    prompt = report(out / "npu-completion.json")
+    text = report(out / "npu-kl.json")
+    cpu_log, npu_log = read(out / "cpu-completion.err"), read(out / "npu-completion.err")
+    tokens = find(r"prompt eval time =.*/\s*(\d+) tokens", cpu_log)
+    listing = listed_macs(read(out / "cpu-ops.txt"))
+    total = sum(k * n * m for k, n, m in listing)
+    on_npu = op_macs(prompt)
+    sim = prompt.get("sim") or {}
+    executed = sim.get("macs")
+    share = 100.0 * on_npu / total if total else None
+    kld, top = divergence(read(out / "npu-kl.txt"))
+    q8_kld, q8_top = divergence(read(out / "cpu-q8-kl.txt"))
+    cpu_ppl, npu_ppl = final_ppl(read(out / "cpu-ppl.txt")), final_ppl(read(out / "npu-ppl.txt"))
+    ratio = npu_ppl / cpu_ppl if cpu_ppl and npu_ppl else None
+
+    rows = [
+        ("model", model),
+        ("host", host),
+        ("prompt tokens", show(tokens, "{:.0f}")),
+        ("prefill MACs in the host's op list", f"{total:,} in {len(listing)} matmuls"),
+        ("  of these on the NPU", f"{on_npu:,} ({show(share, '{:.2f} %')})"),
+        ("MACs executed by the simulator", "not there" if executed is None else f"{executed:,} (padding included)"),
+        ("tasks", str(sim.get("tasks", "not there"))),
+    ]
+    for title, key in (("routes", "routes"), ("reasons for the CPU", "reasons")):
+        lines = words(prompt.get(key)) or ["none reported"]
+        rows += [(title if i == 0 else "", line) for i, line in enumerate(lines)]
+    rows += [
+        ("perplexity, CPU", show(cpu_ppl, "{:.4f}")),
+        ("perplexity, NPU", f"{show(npu_ppl, '{:.4f}')} (ratio {show(ratio)})"),
+        ("mean KLD, NPU against CPU", show(kld)),
+        ("mean KLD, Q8_0 against F16 (control)", show(q8_kld)),
+        ("same top-1, NPU / Q8_0", f"{show(top, '{:.3f} %')} / {show(q8_top, '{:.3f} %')}"),
+        ("board time of this prefill, modelled", f"{sim['modelled_ms']:,.1f} ms (modelled)" if "modelled_ms" in sim else "not there"),
+        ("  and of the text", f"{text['sim']['modelled_ms']:,.1f} ms (modelled)" if "modelled_ms" in (text.get("sim") or {}) else "not there"),
+    ]
+    speed = [find(r"prompt eval time =.*?([0-9.]+) tokens per second", log) for log in (cpu_log, npu_log)]
+    rows.append(("this machine's speed, CPU / simulator", " / ".join(show(s, "{:.1f} t/s") for s in speed)))
+
+    width = max(len(a) for a, _ in rows) + 2
+    print()
+    for a, b in rows:
+        print(f"{a:<{width}}{b}")
+
+    gates = [
+        ("something ran on the NPU", on_npu > 0),
+        (f"share of prefill MACs >= {SHARE_LIMIT} %", share is not None and SHARE_LIMIT <= share <= 100.0),
+        (f"mean KLD <= {KLD_LIMIT}", kld is not None and kld <= KLD_LIMIT),
+        (f"same top-1 >= {TOP_LIMIT} %", top is not None and top >= TOP_LIMIT),
+        (f"perplexity within {100 * PPL_LIMIT} %", ratio is not None and abs(ratio - 1) <= PPL_LIMIT),
+        (f"control: Q8_0's KLD >= {CONTROL:.0f} x ours", kld is not None and q8_kld is not None and q8_kld > 0 and q8_kld >= CONTROL * kld),
+    ]
+    print()
+    for name, good in gates:
+        print(f"  {'pass' if good else 'FAIL'}  {name}")
+    sys.exit(0 if all(good for _, good in gates) else 1)
+
+
+if __name__ == "__main__":
+    main()
