@@ -1,7 +1,9 @@
 //! Which NPU, if any: the board's own, a simulated one, or none with the reason.
 
+use crate::exec::Meter;
 use crate::knobs::Device;
-use rocket_runtime::{Error, device::Board};
+use rocket_runtime::Error;
+use rocket_runtime::device::{Board, KernelBoard};
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,6 +14,8 @@ pub struct Found {
     pub board: Arc<dyn Board>,
     /// Not silicon.
     pub simulated: bool,
+    /// What it executed, where it can tell.
+    pub meter: Option<Arc<dyn Meter>>,
 }
 
 impl Found {
@@ -44,7 +48,7 @@ impl fmt::Display for Absent {
     }
 }
 
-type Open<'a> = &'a dyn Fn() -> Result<Arc<dyn Board>, Error>;
+type Open<'a> = &'a dyn Fn() -> Result<Found, Error>;
 
 /// Finds the NPU that was asked for.
 ///
@@ -55,9 +59,9 @@ pub fn find(device: &Device) -> Result<Found, Absent> {
 }
 
 fn choose(device: &Device, real: Open<'_>, simulated: Open<'_>) -> Result<Found, Absent> {
-    let (open, is_simulated) = match device {
-        Device::Real => (real, false),
-        Device::Sim => (simulated, true),
+    let open = match device {
+        Device::Real => real,
+        Device::Sim => simulated,
         Device::None => return Err(Absent::OnPurpose),
         Device::Unknown(word) => {
             return Err(Absent::Because(format!(
@@ -66,27 +70,26 @@ fn choose(device: &Device, real: Open<'_>, simulated: Open<'_>) -> Result<Found,
             )));
         }
     };
-    match open() {
-        Ok(board) => Ok(Found { board, simulated: is_simulated }),
-        Err(e) => Err(Absent::Because(e.to_string())),
-    }
+    open().map_err(|e| Absent::Because(e.to_string()))
 }
 
-/// The board's own: opened once here, so that a missing node or permission is known before the
-/// host is told of a device.
-fn real() -> Result<Arc<dyn Board>, Error> {
-    // The one place for rocket_runtime::device::find().
-    Err(Error::NoNode { looked: "this build looks for no accel node yet".to_owned() })
+/// The board's own. Finding it opens it once, so that a missing node or permission is known
+/// before the host is told of a device.
+fn real() -> Result<Found, Error> {
+    let board = KernelBoard::find()?;
+    Ok(Found { board: Arc::new(board), simulated: false, meter: None })
 }
 
+/// A fresh board in this process, with the arithmetic that a whole model can wait for.
 #[cfg(feature = "simulator")]
-fn simulated() -> Result<Arc<dyn Board>, Error> {
-    // The one place for rocket_sim::SimBoard::new(rocket_sim::Config::default()).
-    Err(Error::Unusable { why: "this build's simulator has no board yet".to_owned() })
+fn simulated() -> Result<Found, Error> {
+    use rocket_sim::{Arithmetic, Config, SimBoard};
+    let board = SimBoard::new(Config { arithmetic: Arithmetic::Fast, ..Config::default() });
+    Ok(Found { meter: Some(Arc::new(board.clone())), board: Arc::new(board), simulated: true })
 }
 
 #[cfg(not(feature = "simulator"))]
-fn simulated() -> Result<Arc<dyn Board>, Error> {
+fn simulated() -> Result<Found, Error> {
     Err(Error::Unusable { why: "this file was built without the simulator".to_owned() })
 }
 
@@ -109,10 +112,13 @@ mod tests {
         }
     }
 
-    fn fake() -> Result<Arc<dyn Board>, Error> {
-        Ok(Arc::new(Fake))
+    fn fake_sim() -> Result<Found, Error> {
+        fake().map(|f| Found { simulated: true, ..f })
     }
-    fn never() -> Result<Arc<dyn Board>, Error> {
+    fn fake() -> Result<Found, Error> {
+        Ok(Found { board: Arc::new(Fake), simulated: false, meter: None })
+    }
+    fn never() -> Result<Found, Error> {
         panic!("must not be opened")
     }
 
@@ -120,7 +126,7 @@ mod tests {
     fn the_one_asked_for() {
         let real = choose(&Device::Real, &fake, &never).unwrap();
         assert_eq!(real.description(), "RK3588 NPU (rocket)");
-        let sim = choose(&Device::Sim, &never, &fake).unwrap();
+        let sim = choose(&Device::Sim, &never, &fake_sim).unwrap();
         assert_eq!((sim.description().as_str(), sim.simulated), ("RK3588 NPU (simulated)", true));
         assert_eq!(choose(&Device::None, &never, &never).unwrap_err(), Absent::OnPurpose);
         let Absent::Because(why) =

@@ -1,6 +1,6 @@
 //! What ran where and why not: counters for the summary line and the JSON report.
 
-use crate::exec::{OpRecord, Redo};
+use crate::exec::{OpRecord, Reading, Redo};
 use crate::route::{Dtype, Reason, Route};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
@@ -75,6 +75,9 @@ struct Report<'a> {
     reasons: Vec<DeclinedJson>,
     ops: &'a [Op],
     ops_dropped: u64,
+    /// Totals of the board, by its own count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    board: Option<Reading>,
 }
 
 /// Who a report is about.
@@ -86,6 +89,8 @@ pub struct Subject {
     pub device: String,
     /// Nothing it says is about real silicon.
     pub simulated: bool,
+    /// What the board counted, where it can tell.
+    pub board: Option<Reading>,
 }
 
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -200,6 +205,7 @@ impl Stats {
             reasons,
             ops: &c.ops,
             ops_dropped: c.ops_dropped,
+            board: subject.board,
         };
         serde_json::to_vec_pretty(&report)
     }

@@ -1,9 +1,13 @@
 //! What executes a matrix product.
 
+use super::meter::Reading;
+use super::npu::NpuEngine;
+use crate::board::Found;
+use crate::knobs::Knobs;
 use half::f16;
-use rocket_runtime::{Error, device::Board};
+use rocket_runtime::Error;
+use rocket_runtime::matmul::Options;
 use serde::Serialize;
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -60,8 +64,10 @@ pub struct MatMul<'a> {
 /// What an engine did for one op, for reports.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct OpRecord {
-    /// Multiply-accumulates the NPU was given, padding included.
+    /// Multiply-accumulates of the planned programs, padding included.
     pub macs: u64,
+    /// Of these, the ones that only multiply padding.
+    pub padding_macs: u64,
     /// Submit calls.
     pub submits: u64,
     /// Jobs in them.
@@ -74,15 +80,11 @@ pub struct OpRecord {
     /// that adds partial sums in F32 must look at each of them (see [`super::scale::saturated`]):
     /// afterwards nobody can tell.
     pub saturated: bool,
-    /// Nanoseconds converting and packing.
-    pub pack_ns: u64,
-    /// Nanoseconds waiting for the NPU.
-    pub npu_ns: u64,
-    /// Nanoseconds unpacking.
-    pub unpack_ns: u64,
-    /// Anything else an engine wants to report.
-    #[serde(flatten)]
-    pub extra: BTreeMap<&'static str, serde_json::Value>,
+    /// Groups of jobs run again because one was lost.
+    pub retries: u64,
+    /// What the board says it executed for this op, where it can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub board: Option<Reading>,
 }
 
 /// Something that multiplies. Several threads may call it at once (ggml-abi 6.4).
@@ -95,14 +97,14 @@ pub trait Engine: Send + Sync + Debug {
     /// # Errors
     /// The op is then redone on the CPU; `out` may hold anything.
     fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord, Error>;
+
+    /// Gives resident weights back: no context is left that could use them.
+    fn release(&self) {}
 }
 
-/// The engine that drives `board`.
-///
-/// # Errors
-/// Why there is none: the device is then not offered to the host at all.
-pub fn open(board: &Arc<dyn Board>, knobs: &crate::knobs::Knobs) -> Result<Arc<dyn Engine>, Error> {
-    // The one place where the runtime's matmul is put behind the trait.
-    let _ = (board, knobs);
-    Err(Error::Unusable { why: "this build cannot run matrix products on it yet".to_owned() })
+/// The engine that drives what was found.
+pub fn open(found: &Found, knobs: &Knobs) -> Arc<dyn Engine> {
+    let options =
+        Options { workers: knobs.n_threads, budget: knobs.cache_bytes, drain_on_signals: true };
+    Arc::new(NpuEngine::new(found.board.clone(), options, found.meter.clone()))
 }

@@ -3,11 +3,14 @@
 
 pub mod cpu;
 pub mod engine;
+pub mod meter;
 pub mod mul_mat;
+pub mod npu;
 pub mod redo;
 pub mod scale;
 #[cfg(any(test, feature = "test-engine"))]
 pub mod test_engine;
 
 pub use engine::{Engine, MatMul, OpRecord, Weight, WeightKey};
+pub use meter::{Meter, Reading};
 pub use redo::Redo;

@@ -4,6 +4,7 @@
 
 use super::{Redo, Weight};
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 /// Largest finite F16 value.
 pub const F16_MAX: f32 = 65504.0;
@@ -63,8 +64,11 @@ pub fn row_scales(activation: &[f32], k: usize) -> Result<Vec<f32>, Redo> {
 pub fn to_f16(row: &[f32], scale: f32, out: &mut [f16]) {
     // Both a scale and its reciprocal are powers of two, and exact unless the reciprocal is below
     // the normal range; division is exact in all cases.
-    for (o, x) in out.iter_mut().zip(row) {
-        *o = f16::from_f32(x / scale);
+    let mut part = [0f32; 256];
+    for (out, row) in out.chunks_mut(part.len()).zip(row.chunks(part.len())) {
+        let part = &mut part[..row.len()];
+        part.iter_mut().zip(row).for_each(|(p, x)| *p = x / scale);
+        out.convert_from_f32_slice(part);
     }
 }
 

@@ -25,6 +25,7 @@ static GUID: [u8; 16] = *b"ggml-rocket npu\0";
 
 /// The record: guid, the table, device, context. Freed by [`free`].
 pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
+    plugin.enter();
     let instance = Instance { plugin, threads: AtomicI32::new(0), cpu: Mutex::new(None) };
     let mut record = Box::new([0usize; WORDS]);
     record[0] = GUID.as_ptr() as usize;
@@ -68,6 +69,7 @@ extern "C" fn free(backend: *mut usize) {
             Box::from_raw(record[WORDS - 1] as *mut Instance)
         };
         finish(instance.plugin);
+        instance.plugin.leave();
     });
 }
 

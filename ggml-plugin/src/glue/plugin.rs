@@ -6,12 +6,13 @@ use super::{device, reg};
 use crate::abi::host::Host;
 use crate::board::{self, Absent, Found};
 use crate::exec::mul_mat::Checked;
-use crate::exec::{Engine, engine};
+use crate::exec::{Engine, Meter, engine};
 use crate::knobs::Knobs;
 use crate::log::{Level, line};
 use crate::route::Policy;
 use crate::stats::{Stats, Subject};
 use std::ffi::CString;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What runs accepted ops.
@@ -32,6 +33,8 @@ pub(super) struct Unit {
     /// Name and value pairs for `ggml_backend_get_features`.
     pub(super) features: Features,
     pub(super) simulated: bool,
+    /// What the board executed, where it can tell.
+    pub(super) meter: Option<Arc<dyn Meter>>,
 }
 
 /// Strings and the NULL-terminated array of pointers to them, in the host's form.
@@ -72,6 +75,8 @@ pub(super) struct Plugin {
     pub(super) checked: Checked,
     /// The process that opened the device: a forked child must not use it.
     pub(super) pid: u32,
+    /// Backend instances that are not freed yet.
+    instances: AtomicUsize,
     records: OnceLock<Records>,
 }
 
@@ -115,6 +120,7 @@ impl Plugin {
             stats,
             checked: Checked::default(),
             pid,
+            instances: AtomicUsize::new(0),
             records: OnceLock::new(),
         }));
         let reg = Box::leak(Box::new(reg::record(plugin))).as_ptr() as usize;
@@ -126,6 +132,21 @@ impl Plugin {
     /// Null until the records exist, which is before the host sees any of them.
     pub(super) fn records(&self) -> Records {
         self.records.get().copied().unwrap_or(Records { reg: 0, device: 0 })
+    }
+
+    /// One more instance lives.
+    pub(super) fn enter(&self) {
+        self.instances.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// One instance is freed. With the last one the weights leave the NPU: no context is left
+    /// that could use them, and their model may be next.
+    pub(super) fn leave(&self) {
+        if self.instances.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner)
+        {
+            engine.release();
+        }
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -141,6 +162,7 @@ impl Plugin {
                 .map(|u| u.description.to_string_lossy().into_owned())
                 .unwrap_or_default(),
             simulated: self.unit.as_ref().is_some_and(|u| u.simulated),
+            board: self.unit.as_ref().and_then(|u| u.meter.as_ref()).map(|m| m.read()),
         }
     }
 
@@ -169,9 +191,7 @@ fn open(knobs: &Knobs) -> Result<Unit, Absent> {
         };
     }
     let found = board::find(&knobs.device)?;
-    let engine = engine::open(&found.board, knobs)
-        .map_err(|e| Absent::Because(format!("{} was found, but {e}", found.board.describe())))?;
-    Ok(Unit::new(&found, Runner::Engine(engine)))
+    Ok(Unit::new(&found, Runner::Engine(engine::open(&found, knobs))))
 }
 
 impl Unit {
@@ -187,6 +207,7 @@ impl Unit {
                 ("SIMULATED", if found.simulated { "1" } else { "0" }),
             ]),
             simulated: found.simulated,
+            meter: found.meter.clone(),
         }
     }
 
@@ -197,6 +218,7 @@ impl Unit {
             description: description.to_owned(),
             features: Features::new(&[("DRIVER", "test"), ("SIMULATED", "1")]),
             simulated: true,
+            meter: None,
         }
     }
 }

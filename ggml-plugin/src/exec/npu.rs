@@ -1,0 +1,177 @@
+//! The [`Engine`] that drives an NPU through the runtime's GEMM.
+
+use super::{Engine, MatMul, Meter, OpRecord, Weight, WeightKey, scale};
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+use rocket_runtime::device::Board;
+use rocket_runtime::layout::pack::Matrix;
+use rocket_runtime::matmul::{Npu, Operand, Options, Resident, Rows, Weights};
+use rocket_runtime::plan::Summation;
+use rocket_runtime::{Error, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// Ops in a row that may fail before the NPU is given up for this process: each costs the user
+/// up to a second before the CPU redoes it.
+const MOST_FAILURES: u32 = 3;
+
+/// An NPU and the weights that live on it.
+#[derive(Debug)]
+pub struct NpuEngine {
+    board: Arc<dyn Board>,
+    options: Options,
+    npu: OnceLock<Npu>,
+    /// What is resident; `None` for a weight that found no room and is streamed.
+    weights: Mutex<HashMap<WeightKey, Option<Arc<Resident>>>>,
+    failures: AtomicU32,
+    meter: Option<Arc<dyn Meter>>,
+    /// One op at a time while a meter runs, so that its differences belong to that op.
+    metered: Mutex<()>,
+}
+
+impl NpuEngine {
+    /// An engine on `board`. The worker files are opened at the first product.
+    pub fn new(
+        board: Arc<dyn Board>,
+        options: Options,
+        meter: Option<Arc<dyn Meter>>,
+    ) -> NpuEngine {
+        NpuEngine {
+            board,
+            options,
+            npu: OnceLock::new(),
+            weights: Mutex::default(),
+            failures: AtomicU32::new(0),
+            meter,
+            metered: Mutex::default(),
+        }
+    }
+
+    fn npu(&self) -> Result<&Npu> {
+        if let Some(npu) = self.npu.get() {
+            return Ok(npu);
+        }
+        let opened = Npu::open(&*self.board, self.options.clone())?;
+        // Another thread may have been faster; its files are as good.
+        Ok(self.npu.get_or_init(|| opened))
+    }
+
+    fn weights(&self) -> MutexGuard<'_, HashMap<WeightKey, Option<Arc<Resident>>>> {
+        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The packed weight, packed now if it is new and there is room.
+    fn resident(
+        &self,
+        npu: &Npu,
+        key: Option<WeightKey>,
+        source: &dyn Weights,
+    ) -> Result<Option<Arc<Resident>>> {
+        let Some(key) = key else { return Ok(None) };
+        if let Some(known) = self.weights().get(&key) {
+            return Ok(known.clone());
+        }
+        let packed = match npu.pack(source) {
+            Ok(packed) => Some(Arc::new(packed)),
+            // No room: streamed from now on.
+            Err(Error::Memory { .. }) => None,
+            Err(e) => return Err(e),
+        };
+        self.weights().insert(key, packed.clone());
+        Ok(packed)
+    }
+
+    fn product(&self, job: MatMul<'_>) -> Result<OpRecord> {
+        let npu = self.npu()?;
+        let MatMul { m, k, n, .. } = job;
+        let rows;
+        let narrowed;
+        let source: &dyn Weights = match job.weight {
+            Weight::F16(w) => {
+                rows = Rows::new(w, n, k);
+                &rows
+            }
+            Weight::F32(w) => {
+                narrowed = Narrowed { data: w, n, k };
+                &narrowed
+            }
+        };
+        let resident = self.resident(npu, job.key, source)?;
+        let mut a = vec![f16::ZERO; m * k];
+        for ((row, &s), out) in
+            job.activation.chunks_exact(k).zip(job.scales).zip(a.chunks_exact_mut(k))
+        {
+            scale::to_f16(row, s, out);
+        }
+        let operand = match &resident {
+            Some(r) => Operand::Resident(r),
+            None => Operand::Stream(source),
+        };
+        let a = Matrix::new(&a, m, k, k);
+        let stats = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip)?;
+        Ok(OpRecord {
+            macs: stats.executed_macs,
+            padding_macs: stats.padding_macs,
+            submits: stats.submits,
+            jobs: stats.jobs,
+            tasks: stats.tasks,
+            retries: stats.retries,
+            resident: resident.is_some(),
+            ..OpRecord::default()
+        })
+    }
+}
+
+impl Engine for NpuEngine {
+    fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord> {
+        if self.failures.load(Ordering::Relaxed) >= MOST_FAILURES {
+            return Err(Error::Unusable {
+                why: format!("{MOST_FAILURES} products in a row failed; the NPU is left alone"),
+            });
+        }
+        let gate = self.meter.as_ref().map(|meter| {
+            let gate = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
+            (gate, meter.read())
+        });
+        match self.product(job) {
+            Ok(mut record) => {
+                self.failures.store(0, Ordering::Relaxed);
+                if let (Some(meter), Some((_gate, before))) = (&self.meter, gate) {
+                    record.board = Some(meter.read() - before);
+                }
+                Ok(record)
+            }
+            Err(e) => {
+                self.failures.fetch_add(1, Ordering::Relaxed);
+                Err(e)
+            }
+        }
+    }
+
+    fn release(&self) {
+        self.weights().clear();
+    }
+}
+
+/// F32 weights, narrowed row by row as they are packed. They were checked to fit.
+#[derive(Debug)]
+struct Narrowed<'a> {
+    data: &'a [f32],
+    n: usize,
+    k: usize,
+}
+
+impl Weights for Narrowed<'_> {
+    fn n(&self) -> usize {
+        self.n
+    }
+
+    fn k(&self) -> usize {
+        self.k
+    }
+
+    fn load(&self, n: usize, dst: &mut [f16]) {
+        dst.convert_from_f32_slice(&self.data[n * self.k..][..self.k]);
+    }
+}
