@@ -131,6 +131,7 @@ fn without_an_npu_the_host_runs_as_before() {
         assert_eq!(lines.len(), 1, "{host:?}: {lines:?}");
         assert!(lines[0].contains("no NPU") && lines[0].contains("stays on the CPU"));
         assert_eq!(lines_of_ours(&alone.log).len(), 0);
+        assert!(with.report.is_none());
 
         let none = complete(&host, &model, prompt, &[PLUGIN, ("ROCKET_DEVICE", "none")]);
         assert_eq!((none.text.as_str(), lines_of_ours(&none.log).len()), (&*alone.text, 0));
