@@ -19,7 +19,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// "<PART> NPU (<driver>)".
+    /// Part and driver, as in `RK3588 NPU (rocket)`.
     pub fn description(&self) -> String {
         format!("{} NPU ({})", self.board.profile().name, self.driver())
     }

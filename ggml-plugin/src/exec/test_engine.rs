@@ -16,6 +16,9 @@ pub enum TestEngine {
     Panic,
     /// Returns something that is no number.
     Nan,
+    /// Returns plausible numbers that are wrong: what no check can notice, and so the control of
+    /// every test that compares outputs.
+    Wrong,
 }
 
 impl TestEngine {
@@ -26,6 +29,7 @@ impl TestEngine {
             "fail" => Some(TestEngine::Fail),
             "panic" => Some(TestEngine::Panic),
             "nan" => Some(TestEngine::Nan),
+            "wrong" => Some(TestEngine::Wrong),
             _ => None,
         }
     }
@@ -37,6 +41,10 @@ impl Engine for TestEngine {
             TestEngine::Reference => Ok(reference(job)),
             TestEngine::Nan => {
                 job.out.fill(f32::NAN);
+                Ok(OpRecord::default())
+            }
+            TestEngine::Wrong => {
+                job.out.fill(0.25);
                 Ok(OpRecord::default())
             }
             TestEngine::Fail => {

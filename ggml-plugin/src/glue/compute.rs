@@ -95,7 +95,7 @@ fn product(
                 redo
             })
         }
-        #[cfg(any(test, feature = "test-engine"))]
+        #[cfg(feature = "test-engine")]
         Runner::HostCpu => {
             mul_mat::prepare(&operands, &plugin.checked)?;
             on_cpu(instance, node).map_err(|_| Redo::EngineError)?;
