@@ -29,7 +29,6 @@
 #![deny(missing_docs)]
 
 pub mod assumptions;
-pub mod timing;
 
 mod check;
 mod cna;

@@ -9,7 +9,9 @@ use crate::kernel::space::Dma;
 use crate::machine::Machine;
 use crate::rdma::Rdma;
 use crate::regs::RegFile;
-use crate::{CORES, Fault, Rule, core, pc, timing};
+use crate::{CORES, Fault, Rule, core, pc};
+use rocket_runtime::plan::cost;
+use rocket_runtime::soc::RK3588;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What a core keeps between tasks.
@@ -42,7 +44,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// A kick of the program controller.
     pub fn kicked(&mut self) {
-        self.ns += timing::KICK_NS;
+        self.ns += cost::KICK_NS;
         self.machine.count(|c| c.kicks += 1);
     }
 
@@ -97,7 +99,7 @@ impl Npu {
     pub fn run_job(&mut self, job: &Job, machine: &Machine, core: usize) -> bool {
         let faults = machine.job_faults(job.number);
         let dma = Dma::new(&job.space);
-        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: timing::JOB_NS };
+        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: cost::JOB_NS };
         self.regs.begin_job();
         match self.run_tasks(&mut run) {
             Ok(()) => {
@@ -150,7 +152,7 @@ impl Npu {
             run.explain(*rule, Some(now), message.clone());
         }
         if plan.store_nothing {
-            run.ns += timing::task_ns(0, 0, run.machine.config.clock_hz);
+            run.ns += cost::task_ns(&RK3588, 0, 0, run.machine.config.clock_hz);
             return Ok(());
         }
         self.compute(run, &plan)
@@ -208,7 +210,7 @@ impl Npu {
         if let Some((_, true)) = cut {
             return Err(run.injected("task hangs on request amid its stores"));
         }
-        run.ns += timing::task_ns(macs, bytes, run.machine.config.clock_hz);
+        run.ns += cost::task_ns(&RK3588, macs, bytes, run.machine.config.clock_hz);
         Ok(())
     }
 }

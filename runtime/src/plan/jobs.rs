@@ -260,9 +260,10 @@ mod tests {
             .iter()
             .map(|t| {
                 let bytes = cost::task_bytes(s.dtype, t.extent, accumulate);
-                cost::task_ns(&RK3588, t.extent.macs(), bytes, RK3588.slowest_hz)
+                cost::KICK_NS + cost::task_ns(&RK3588, t.extent.macs(), bytes, RK3588.slowest_hz)
             })
-            .sum()
+            .sum::<u64>()
+            + cost::JOB_NS
     }
 
     proptest! {
