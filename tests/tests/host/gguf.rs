@@ -1,0 +1,84 @@
+//! The header of a GGUF file: tensor names and shapes, and the block count. Little-endian,
+//! version 3; key-values are skipped by their type.
+
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+pub struct Header {
+    /// Name and extents, fastest first.
+    pub tensors: Vec<(String, Vec<usize>)>,
+    pub blocks: usize,
+}
+
+struct Reader<R>(R);
+
+impl<R: Read> Reader<R> {
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        let mut b = [0; N];
+        self.0.read_exact(&mut b).expect("a whole header");
+        b
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.bytes())
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from_le_bytes(self.bytes())
+    }
+
+    fn skip(&mut self, n: u64) {
+        std::io::copy(&mut self.0.by_ref().take(n), &mut std::io::sink()).expect("reads");
+    }
+
+    fn string(&mut self) -> String {
+        let mut b = vec![0; self.u64() as usize];
+        self.0.read_exact(&mut b).expect("a whole header");
+        String::from_utf8_lossy(&b).into_owned()
+    }
+
+    /// Reads a value; numbers of up to 32 bits come back.
+    fn value(&mut self, kind: u32) -> Option<u32> {
+        match kind {
+            0 | 1 | 7 => return Some(u32::from(self.bytes::<1>()[0])),
+            2 | 3 => return Some(u32::from(u16::from_le_bytes(self.bytes()))),
+            4..=6 => return Some(self.u32()),
+            8 => drop(self.string()),
+            9 => {
+                let (kind, count) = (self.u32(), self.u64());
+                for _ in 0..count {
+                    self.value(kind);
+                }
+            }
+            10..=12 => self.skip(8),
+            other => panic!("GGUF value type {other}"),
+        }
+        None
+    }
+}
+
+pub fn read(path: &Path) -> Header {
+    let mut r = Reader(BufReader::new(std::fs::File::open(path).expect("the model opens")));
+    assert_eq!(&r.bytes(), b"GGUF");
+    assert_eq!(r.u32(), 3, "GGUF version");
+    let (tensors, pairs) = (r.u64(), r.u64());
+    let mut blocks = 0;
+    for _ in 0..pairs {
+        let (key, kind) = (r.string(), r.u32());
+        let value = r.value(kind);
+        if key.ends_with(".block_count") {
+            blocks = value.expect("a number") as usize;
+        }
+    }
+    let tensors = (0..tensors)
+        .map(|_| {
+            let name = r.string();
+            let dims = r.u32();
+            let shape = (0..dims).map(|_| r.u64() as usize).collect();
+            r.u32();
+            r.u64();
+            (name, shape)
+        })
+        .collect();
+    Header { tensors, blocks }
+}

@@ -1,0 +1,115 @@
+//! The plugin in a stock llama.cpp, with a real model, on the simulated board.
+//!
+//! `scripts/test` names the host (`ROCKET_TEST_HOST_ROOT`), the models
+//! (`ROCKET_TEST_MODEL_DIR`) and the library (`ROCKET_TEST_PLUGIN`); without them these tests
+//! are left out.
+
+mod absent;
+mod gguf;
+mod macs;
+mod ops;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// What the tests run with.
+#[derive(Debug)]
+pub struct Setup {
+    pub host: PathBuf,
+    pub model: PathBuf,
+    pub plugin: PathBuf,
+    /// Seen inside the host at its own path.
+    pub scratch: tempfile::TempDir,
+}
+
+impl Setup {
+    pub fn new() -> Setup {
+        let var = |name: &str| {
+            let value = std::env::var_os(name).filter(|v| !v.is_empty());
+            PathBuf::from(value.unwrap_or_else(|| panic!("{name} is not set; run scripts/test")))
+        };
+        // Not below the system's temporary folder: the host gets one of its own.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        Setup {
+            host: var("ROCKET_TEST_HOST_ROOT"),
+            model: var("ROCKET_TEST_MODEL_DIR").join("smollm2-f16.gguf"),
+            plugin: var("ROCKET_TEST_PLUGIN"),
+            scratch: tempfile::tempdir_in(target).expect("scratch folder"),
+        }
+    }
+
+    /// A program of the host that sees the model, the plugin and the scratch folder.
+    pub fn command(&self, program: &str) -> Command {
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lib/in-root");
+        let mut c = Command::new(script);
+        for dir in [&self.model, &self.plugin] {
+            c.arg("--ro-bind").arg(dir.parent().expect("a file in a folder"));
+        }
+        c.arg("--bind").arg(self.scratch.path()).arg(&self.host).arg(program);
+        // Nothing of this test's own environment may decide what is tested; and threads that
+        // spin while they wait would starve the simulator.
+        for (name, _) in std::env::vars_os() {
+            let text = name.to_string_lossy();
+            if ["ROCKET_", "GGML_", "LLAMA_", "LD_"].iter().any(|p| text.starts_with(p)) {
+                c.env_remove(&name);
+            }
+        }
+        c.env("OMP_WAIT_POLICY", "passive");
+        c
+    }
+
+    /// The same with the plugin on the simulated board, and where its report goes.
+    pub fn on_npu(&self, program: &str) -> (Command, PathBuf) {
+        let report = self.scratch.path().join(format!("{program}.json"));
+        let mut c = self.command(program);
+        c.env("GGML_BACKEND_PATH", &self.plugin)
+            .env("ROCKET_DEVICE", "sim")
+            .env("ROCKET_REPORT", &report);
+        (c, report)
+    }
+
+    /// The demo's prompt, cut to exactly `tokens` tokens by the host's own count.
+    pub fn prompt_of(&self, tokens: usize) -> PathBuf {
+        let text = include_str!("../../data/prompt.txt");
+        let path = self.scratch.path().join("prompt.txt");
+        let count = |text: &str| {
+            std::fs::write(&path, text).expect("writes");
+            let mut c = self.command("llama-tokenize");
+            c.arg("-m").arg(&self.model).arg("-f").arg(&path).arg("--show-count");
+            let out = run(&mut c);
+            let said = String::from_utf8_lossy(&out.stdout).into_owned();
+            let count = said.lines().rev().find_map(|l| l.strip_prefix("Total number of tokens: "));
+            count.and_then(|n| n.trim().parse::<usize>().ok()).unwrap_or_else(|| panic!("{said}"))
+        };
+        // Words are one token or a few: from the cut with the right count downwards.
+        let ends: Vec<usize> = text.match_indices(' ').map(|(i, _)| i).collect();
+        let at = ends.partition_point(|&end| end < text.len() * tokens / 600);
+        let mut end = at.min(ends.len() - 1);
+        for _ in 0..200 {
+            match count(&text[..ends[end]]) {
+                n if n == tokens => return path,
+                n if n > tokens => end -= 1,
+                _ => end += 1,
+            }
+        }
+        panic!("no prefix of the prompt has {tokens} tokens");
+    }
+}
+
+/// Runs to the end, which must be a good one.
+pub fn run(c: &mut Command) -> Output {
+    let out = c.output().unwrap_or_else(|e| panic!("{c:?}: {e}"));
+    assert!(
+        out.status.success(),
+        "{c:?}: {}\n{}",
+        out.status,
+        String::from_utf8_lossy(&out.stderr)
+    );
+    out
+}
+
+/// The plugin's own lines in what a host printed.
+pub fn lines_of_ours(out: &Output) -> Vec<String> {
+    let log = String::from_utf8_lossy(&out.stderr);
+    log.lines().filter(|l| l.contains("ggml-rocket: ")).map(str::to_owned).collect()
+}
