@@ -125,7 +125,7 @@ def main():
         print(f"{a:<{width}}{b}")
 
     gates = [
-        ("something ran on the NPU", on_npu > 0),
+        ("prompt and text both ran on the NPU", on_npu > 0 and op_macs(text) > 0),
         (f"share of prefill MACs >= {SHARE_LIMIT} %", share is not None and SHARE_LIMIT <= share <= 100.0),
         (f"mean KLD <= {KLD_LIMIT}", kld is not None and kld <= KLD_LIMIT),
         (f"same top-1 >= {TOP_LIMIT} %", top is not None and top >= TOP_LIMIT),
