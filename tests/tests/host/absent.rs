@@ -17,7 +17,7 @@ fn complete(s: &Setup, with_plugin: bool) -> Output {
 
 #[test]
 fn host_with_no_node_runs_as_before_and_says_why() {
-    let s = Setup::new();
+    let s = Setup::named();
     let (alone, with) = (complete(&s, false), complete(&s, true));
     assert!(String::from_utf8_lossy(&alone.stdout).contains("Paris"));
     assert_eq!(alone.stdout, with.stdout);
@@ -29,7 +29,7 @@ fn host_with_no_node_runs_as_before_and_says_why() {
 /// A node of mode 0600 that belongs to somebody else.
 #[test]
 fn host_without_permission_runs_as_before_and_names_it() {
-    let s = Setup::new();
+    let s = Setup::named();
     let alone = complete(&s, false);
     let accel = s.scratch.path().join("accel");
     std::fs::create_dir(&accel).expect("folder");
@@ -80,7 +80,15 @@ fn host_without_permission_runs_as_before_and_names_it() {
     c.env_remove("LD_LIBRARY_PATH").env("GGML_BACKEND_PATH", "/tmp/libggml-rocket.so");
     c.args(["--chdir", "/", "--setenv", "PATH", "/usr/bin"]);
     if root {
-        c.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        // The host's root has no setpriv: ours, with the one library that it needs besides libc.
+        for (file, inside) in [
+            ("/usr/bin/setpriv".to_owned(), "/tmp/setpriv"),
+            (libcap_ng(), "/tmp/lib/libcap-ng.so.0"),
+        ] {
+            c.args(["--ro-bind", &file, inside]);
+        }
+        c.args(["--setenv", "LD_LIBRARY_PATH", "/tmp/lib"]);
+        c.args(["/tmp/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     }
     c.args(["llama-completion", "-m", "/tmp/model.gguf"]).args(PROMPT);
     let with = run(&mut c);
@@ -90,4 +98,11 @@ fn host_without_permission_runs_as_before_and_names_it() {
     for word in ["no permission", "/dev/accel/accel0", &format!("mode {mode:04o}"), "usermod"] {
         assert!(lines[0].contains(word), "{word:?} is not in {lines:?}");
     }
+}
+
+fn libcap_ng() -> String {
+    let out = run(Command::new("ldd").arg("/usr/bin/setpriv"));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let line = text.lines().find(|l| l.contains("libcap-ng")).expect("setpriv uses libcap-ng");
+    line.split_whitespace().find(|w| w.starts_with('/')).expect("a path").to_owned()
 }

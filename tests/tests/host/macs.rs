@@ -87,7 +87,7 @@ fn check(report: &Value, expected: &[Product]) -> f64 {
 
 #[test]
 fn host_prefill_macs_are_on_the_npu_and_decode_submits_nothing() {
-    let s = Setup::new();
+    let s = Setup::named();
     let model = gguf::read(&s.model);
     let prompt = s.prompt_of(512);
     let expected = expected(&model, 512, 1);
@@ -116,7 +116,7 @@ fn host_prefill_macs_are_on_the_npu_and_decode_submits_nothing() {
 
 #[test]
 fn host_perplexity_macs_are_on_the_npu_with_the_head() {
-    let s = Setup::new();
+    let s = Setup::named();
     let model = gguf::read(&s.model);
     let text = s.scratch.path().join("text.txt");
     std::fs::write(&text, include_str!("../../data/text.txt")).expect("writes");

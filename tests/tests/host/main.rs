@@ -23,7 +23,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn new() -> Setup {
+    pub fn named() -> Setup {
         let var = |name: &str| {
             let value = std::env::var_os(name).filter(|v| !v.is_empty());
             PathBuf::from(value.unwrap_or_else(|| panic!("{name} is not set; run scripts/test")))

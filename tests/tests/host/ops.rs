@@ -5,7 +5,7 @@ use crate::{Setup, run};
 /// Every MUL_MAT that `test-backend-ops` knows and we accept, down to 8 rows.
 #[test]
 fn host_operator_tests_pass_on_the_npu() {
-    let s = Setup::new();
+    let s = Setup::named();
     let (mut c, report) = s.on_npu("test-backend-ops");
     c.env("ROCKET_MIN_M", "8");
     let out = run(c.args(["test", "-o", "MUL_MAT", "-b", "ROCKET"]));
