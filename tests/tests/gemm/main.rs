@@ -2,6 +2,7 @@
 //! resident and streamed, and every way a job can be lost.
 
 mod faults;
+mod interrupt;
 mod memory;
 mod properties;
 

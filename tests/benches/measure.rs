@@ -1,0 +1,152 @@
+//! Speeds, each as a fraction of a yardstick in the same run: packing and unpacking against
+//! memcpy, the simulator against the GEMM crate it multiplies with.
+//!
+//! `cargo bench -p rocket-tests`. Nothing here is asserted: a busy machine is slow, not wrong.
+
+use half::f16;
+use ndarray::linalg::general_mat_mul;
+use ndarray::{Array2, ArrayView2};
+use rocket_runtime::layout::pack::{self, Matrix};
+use rocket_runtime::matmul::{Npu, Operand, Options, Rows};
+use rocket_runtime::plan::Summation;
+use rocket_sim::{Arithmetic, Config, SimBoard};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Alternating runs; the best of each, so that both are seen undisturbed.
+const ROUNDS: usize = 15;
+
+/// Seconds of the yardstick and of the subject.
+fn pair(mut yardstick: impl FnMut(), mut subject: impl FnMut()) -> (f64, f64) {
+    let time = |f: &mut dyn FnMut()| {
+        let start = Instant::now();
+        f();
+        start.elapsed().as_secs_f64()
+    };
+    (0..ROUNDS).fold((f64::MAX, f64::MAX), |(a, b), _| {
+        (a.min(time(&mut yardstick)), b.min(time(&mut subject)))
+    })
+}
+
+fn values(n: usize) -> Vec<f16> {
+    (0..n).map(|i| f16::from_f32((i % 251) as f32 / 256.0 - 0.5)).collect()
+}
+
+fn bandwidth(name: &str, bytes: usize, (copy, ours): (f64, f64)) {
+    let gb = |s: f64| bytes as f64 / s / 1e9;
+    println!("{name:<44} {:>7.2} GB/s, {:.2} of memcpy's {:.2}", gb(ours), copy / ours, gb(copy));
+}
+
+/// What one worker packs for a 512 x 4096 activation and a 1024 x 4096 share of a weight.
+fn packing() {
+    const M: usize = 256;
+    const K: usize = 512;
+    const WIDE: usize = 4096;
+    const N: usize = 1024;
+    let a = values(M * 2 * WIDE);
+    let mut image = vec![f16::ZERO; M * 2 * WIDE];
+    let matrix = Matrix::new(&a, M * 2, WIDE, WIDE);
+    let times = pair(|| black_box(&mut image).copy_from_slice(black_box(&a)), || {});
+    let copy = times.0;
+    let (_, ours) = pair(
+        || {},
+        || {
+            for mi in 0..2 {
+                for ki in 0..WIDE / K {
+                    let at = (mi * WIDE / K + ki) * M * K;
+                    let dst = &mut image[at..at + M * K];
+                    pack::feature_f16(matrix.slice_rows(mi * M, M), ki * K, M, K, dst);
+                }
+            }
+            black_box(&mut image);
+        },
+    );
+    bandwidth("pack activations (fp16 to feature cubes)", a.len() * 2, (copy, ours));
+
+    let w = values(N * WIDE);
+    let mut image = vec![f16::ZERO; N * WIDE];
+    let mut other = vec![f16::ZERO; N * WIDE];
+    let times = pair(
+        || black_box(&mut other).copy_from_slice(black_box(&w)),
+        || {
+            for (g, kernels) in w.chunks_exact(16 * WIDE).enumerate() {
+                let rows: Vec<&[f16]> = kernels.chunks_exact(WIDE).collect();
+                let dst = &mut image[g * 16 * WIDE..][..16 * WIDE];
+                pack::weight_group_f16(&rows, 0, WIDE, dst);
+            }
+            black_box(&mut image);
+        },
+    );
+    bandwidth("pack weights (fp16 to weight cubes)", w.len() * 2, times);
+
+    let cube = values(M * N);
+    let mut out = vec![0f32; M * N];
+    let wide: Vec<f32> = vec![1.0; M * N];
+    let mut copied = vec![0f32; M * N];
+    let times = pair(
+        || black_box(&mut copied).copy_from_slice(black_box(&wide)),
+        || {
+            for (m, row) in out.chunks_exact_mut(N).enumerate() {
+                for (t, part) in row.chunks_exact_mut(128).enumerate() {
+                    pack::output_row_f16(&cube[t * M * 128..], M, m, part);
+                }
+            }
+            black_box(&mut out);
+        },
+    );
+    bandwidth("unpack results (fp16 cubes to fp32 rows)", wide.len() * 4, times);
+}
+
+/// A 512-row product of resident weights through the whole stack, against the GEMM crate on the
+/// same operands in fp32.
+fn simulator(threads: usize) {
+    let [m, k, n] = [512, 1536, 1536];
+    let (a, w) = (values(m * k), values(n * k));
+    let cores = threads.min(3);
+    let config = Config { arithmetic: Arithmetic::Fast, cores, ..Config::default() };
+    let options = Options { workers: threads, drain_on_signals: false, ..Options::default() };
+    let npu = Npu::open(&SimBoard::new(config), options).expect("opens");
+    let weights = npu.pack(&Rows::new(&w, n, k)).expect("fits");
+    let mut c = vec![0f32; m * n];
+
+    let wide = |x: &[f16]| x.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
+    let (wide_a, wide_w) = (wide(&a), wide(&w));
+    let a32 = ArrayView2::from_shape((m, k), &wide_a).expect("shape");
+    let mut parts: Vec<(ArrayView2<'_, f32>, Array2<f32>)> = wide_w
+        .chunks(n * k / threads)
+        .map(|part| {
+            let rows = part.len() / k;
+            let view = ArrayView2::from_shape((rows, k), part).expect("shape");
+            (view, Array2::zeros((m, rows)))
+        })
+        .collect();
+    let times = pair(
+        || {
+            std::thread::scope(|scope| {
+                for (w32, out) in &mut parts {
+                    scope.spawn(|| general_mat_mul(1.0, &a32, &w32.t(), 0.0, out));
+                }
+            });
+        },
+        || {
+            let a = Matrix::new(&a, m, k, k);
+            let done = npu.gemm(a, Operand::Resident(&weights), &mut c, None, Summation::OnChip);
+            done.expect("runs");
+        },
+    );
+    let rate = |s: f64| 2.0 * (m * k * n) as f64 / s / 1e9;
+    println!(
+        "{:<44} {:>7.1} GFLOP/s, {:.2} of the GEMM crate's {:.1}",
+        format!("simulated GEMM 512x1536x1536, {threads} thread(s)"),
+        rate(times.1),
+        times.0 / times.1,
+        rate(times.0)
+    );
+}
+
+fn main() {
+    packing();
+    for threads in [1, 2] {
+        simulator(threads);
+    }
+}
