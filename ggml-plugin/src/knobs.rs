@@ -257,3 +257,26 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+mod readme {
+    use super::*;
+
+    /// The README's table is this one.
+    #[test]
+    fn readme_lists_every_knob_as_it_is() {
+        let readme = include_str!("../../README.md");
+        for k in KNOBS {
+            let row = readme.lines().find(|l| l.starts_with(&format!("| `{}` |", k.name)));
+            let row = row.unwrap_or_else(|| panic!("{} is not in the README", k.name));
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            assert_eq!(cells[2].replace('`', ""), k.kind.range(), "{}", k.name);
+            if k.name != "ROCKET_DEVICE" {
+                assert_eq!(cells[3], k.default, "{}", k.name);
+            }
+            assert_eq!(cells[4], k.help, "{}", k.name);
+        }
+        let rows = readme.lines().filter(|l| l.starts_with("| `ROCKET_")).count();
+        assert_eq!(rows, KNOBS.len());
+    }
+}

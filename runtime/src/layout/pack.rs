@@ -68,10 +68,11 @@ pub fn feature_f16(a: Matrix<'_>, k0: usize, m: usize, k: usize, dst: &mut [f16]
     let rows = m.min(a.rows);
     for r0 in (0..rows).step_by(ROW_BLOCK) {
         let block = ROW_BLOCK.min(rows - r0);
-        for plane in 0..whole {
-            let out = &mut dst[(plane * m + r0) * ATOM..][..block * ATOM];
-            for (i, atom) in out.chunks_exact_mut(ATOM).enumerate() {
-                atom.copy_from_slice(&a.data[(r0 + i) * a.stride + k0 + plane * ATOM..][..ATOM]);
+        for (plane, cube) in dst.chunks_exact_mut(m * ATOM).take(whole).enumerate() {
+            let atoms = cube[r0 * ATOM..][..block * ATOM].chunks_exact_mut(ATOM);
+            let from = &a.data[r0 * a.stride + k0 + plane * ATOM..];
+            for (atom, row) in atoms.zip(from.chunks(a.stride)) {
+                atom.copy_from_slice(&row[..ATOM]);
             }
         }
     }
