@@ -70,9 +70,9 @@ pub enum Error {
          after 500 ms; `dmesg | grep -i npu` tells which"
     )]
     JobLost {
-        /// Index of the first job whose outputs are missing.
+        /// Index of the first job whose outputs are missing, among those queued together.
         job: usize,
-        /// Jobs in this GEMM.
+        /// Jobs queued together.
         jobs: usize,
         /// What it was for, in words.
         doing: String,

@@ -8,6 +8,7 @@
 //! a reference such as "npu-rk3588 3.2" names the file and section.
 #![deny(missing_docs)]
 
+pub mod board;
 pub mod device;
 pub mod dtype;
 pub mod error;

@@ -28,10 +28,12 @@ pub struct Counters {
     pub jobs_by_core: [u64; CORES],
     /// SUBMIT calls.
     pub submits: u64,
-    /// Jobs that a SUBMIT contained but that were never queued or run: malformed or injected.
+    /// Jobs that a SUBMIT contained but that were never run: malformed, or dropped by injection.
     pub jobs_dropped: u64,
     /// Jobs that were failed after the timeout.
     pub jobs_timed_out: u64,
+    /// Files closed.
+    pub files_closed: u64,
     /// Files closed while they had jobs queued or running (kernel-and-uapi B.6 U1).
     pub closed_with_jobs_in_flight: u64,
     /// Modelled time each core was busy, in ns. Hangs count nothing.
@@ -59,6 +61,7 @@ impl Sub for Counters {
             submits: self.submits - earlier.submits,
             jobs_dropped: self.jobs_dropped - earlier.jobs_dropped,
             jobs_timed_out: self.jobs_timed_out - earlier.jobs_timed_out,
+            files_closed: self.files_closed - earlier.files_closed,
             closed_with_jobs_in_flight: self.closed_with_jobs_in_flight
                 - earlier.closed_with_jobs_in_flight,
             modelled_ns: each(self.modelled_ns, earlier.modelled_ns),

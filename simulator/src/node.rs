@@ -203,7 +203,7 @@ impl Node for SimFile {
         if len == 0 || len as u64 > found.bo.size() {
             return Err(Errno::EINVAL);
         }
-        Ok(Mapping::new(found.bo.cpu_ptr(), len, Arc::clone(&found.bo)))
+        Mapping::of_words(Arc::clone(&found.bo), len).ok_or(Errno::EINVAL)
     }
 
     fn submit(&self, jobs: &[JobRef<'_>]) -> Result<(), Errno> {
@@ -250,6 +250,7 @@ impl Drop for SimFile {
     fn drop(&mut self) {
         let m = self.machine();
         let in_flight = m.sched.close(self.id);
+        m.count(|c| c.files_closed += 1);
         if in_flight > 0 && m.config.profile == DriverProfile::Stock {
             m.count(|c| c.closed_with_jobs_in_flight += 1);
             let message = format!(

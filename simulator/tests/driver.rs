@@ -212,7 +212,7 @@ fn injected_faults() {
     let n = || rig.board.next_job();
     let d = again(Fault::DropJob(n()));
     assert!(s.untouched());
-    assert_eq!((d.jobs, d.jobs_dropped, d.jobs_timed_out), (0, 1, 0));
+    assert_eq!((d.jobs, d.jobs_dropped, d.tasks, d.jobs_timed_out), (1, 1, 0, 0));
     let d = again(Fault::RejectJob(n()));
     assert!(s.untouched());
     assert_eq!((d.jobs, d.jobs_dropped), (0, 1));

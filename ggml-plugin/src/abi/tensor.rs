@@ -129,6 +129,8 @@ impl Tensor {
 pub unsafe trait Plain: Copy {}
 // SAFETY: every 32-bit pattern is an f32.
 unsafe impl Plain for f32 {}
+// SAFETY: plain data of its size.
+unsafe impl Plain for u16 {}
 // SAFETY: f16 wraps a u16 transparently.
 unsafe impl Plain for half::f16 {}
 

@@ -76,10 +76,6 @@ pub struct OpRecord {
     pub tasks: u64,
     /// The weight was already packed.
     pub resident: bool,
-    /// A partial sum reached the largest F16 value, so the result cannot be trusted. An engine
-    /// that adds partial sums in F32 must look at each of them (see [`super::scale::saturated`]):
-    /// afterwards nobody can tell.
-    pub saturated: bool,
     /// Groups of jobs run again because one was lost.
     pub retries: u64,
     /// What the board says it executed for this op, where it can tell.
@@ -97,6 +93,12 @@ pub trait Engine: Send + Sync + Debug {
     /// # Errors
     /// The op is then redone on the CPU; `out` may hold anything.
     fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord, Error>;
+
+    /// Whether it still takes products. Once it does not, it never does again in this process:
+    /// the answer decides where the scheduler puts ops.
+    fn available(&self) -> bool {
+        true
+    }
 
     /// Gives resident weights back: no context is left that could use them.
     fn release(&self) {}

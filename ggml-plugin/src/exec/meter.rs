@@ -40,6 +40,9 @@ impl Sub for Reading {
 pub trait Meter: Send + Sync + Debug {
     /// Totals since the board was made.
     fn read(&self) -> Reading;
+
+    /// What last went wrong on it, in its own words.
+    fn explain(&self) -> Option<String>;
 }
 
 #[cfg(feature = "simulator")]
@@ -58,5 +61,9 @@ impl Meter for rocket_sim::SimBoard {
                 + c.dma_write,
             modelled_core_ns: c.modelled_ns.iter().sum(),
         }
+    }
+
+    fn explain(&self) -> Option<String> {
+        self.explanations().last().map(ToString::to_string)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Engine, MatMul, OpRecord, Redo, Weight, WeightKey, scale};
 use rocket_runtime::Error;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
@@ -24,21 +24,26 @@ pub struct Operands<'a> {
     pub out: &'a mut [f32],
 }
 
-/// Weights found fit for F16, so that a model is looked through once and not for every batch.
+/// What was found of each weight, so that a model is looked through once and not for every batch.
 #[derive(Debug, Default)]
-pub struct Checked(Mutex<HashSet<WeightKey>>);
+pub struct Checked(Mutex<HashMap<WeightKey, Result<(), Redo>>>);
 
 impl Checked {
     fn weight(&self, weight: Weight<'_>, key: Option<WeightKey>, k: usize) -> Result<(), Redo> {
-        let set = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if key.is_some_and(|key| set().contains(&key)) {
-            return Ok(());
+        let map = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = key.and_then(|key| map().get(&key).copied()) {
+            return known;
         }
-        scale::check_weight(weight, k)?;
+        let verdict = scale::check_weight(weight, k);
         if let Some(key) = key {
-            set().insert(key);
+            map().insert(key, verdict);
         }
-        Ok(())
+        verdict
+    }
+
+    /// Forgets everything: the addresses may belong to another model next.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -77,9 +82,6 @@ pub fn run(
     let record = catch_unwind(AssertUnwindSafe(|| engine.mul_mat(job)))
         .map_err(|_| (Redo::EnginePanic, None))?
         .map_err(|e| (Redo::EngineError, Some(e)))?;
-    if record.saturated {
-        return Err((Redo::ResultOverflow, None));
-    }
     scale::check_result(op.out, n, &scales).map_err(|r| (r, None))?;
     Ok(record)
 }
@@ -108,7 +110,10 @@ mod tests {
             }
             match self {
                 Fake::Works => Ok(OpRecord { macs: 8, ..OpRecord::default() }),
-                Fake::Saturates => Ok(OpRecord { saturated: true, ..OpRecord::default() }),
+                Fake::Saturates => {
+                    job.out[0] = scale::F16_MAX * job.scales[0];
+                    Ok(OpRecord::default())
+                }
                 Fake::WritesNan => {
                     job.out[3] = f32::NAN;
                     Ok(OpRecord::default())
@@ -158,9 +163,11 @@ mod tests {
         let checked = Checked::default();
         let key = WeightKey { data: 1, bytes: 8, buffer: 0, sample: 3 };
         let (good, bad) = ([1.0f32, 2.0], [f32::NAN, 1.0]);
-        assert_eq!(checked.weight(Weight::F32(&bad), Some(key), 2), Err(Redo::WeightNotFinite));
         assert_eq!(checked.weight(Weight::F32(&good), Some(key), 2), Ok(()));
         assert_eq!(checked.weight(Weight::F32(&bad), Some(key), 2), Ok(()));
+        checked.clear();
+        assert_eq!(checked.weight(Weight::F32(&bad), Some(key), 2), Err(Redo::WeightNotFinite));
+        assert_eq!(checked.weight(Weight::F32(&good), Some(key), 2), Err(Redo::WeightNotFinite));
         let other = WeightKey { sample: 4, ..key };
         assert!(checked.weight(Weight::F32(&bad), Some(other), 2).is_err());
         assert!(checked.weight(Weight::F32(&bad), None, 2).is_err());

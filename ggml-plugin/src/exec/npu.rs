@@ -11,10 +11,12 @@ use rocket_runtime::{Error, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Ops in a row that may fail before the NPU is given up for this process: each costs the user
-/// up to a second before the CPU redoes it.
+/// Ops in a row that may fail before the NPU is given up for this process: the CPU redoes each.
 const MOST_FAILURES: u32 = 3;
+/// A failure that took this long is the last: the user has waited for a hang.
+const TOO_LONG: Duration = Duration::from_secs(1);
 
 /// An NPU and the weights that live on it.
 #[derive(Debug)]
@@ -61,7 +63,8 @@ impl NpuEngine {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The packed weight, packed now if it is new and there is room.
+    /// The packed weight, packed now if it is new and there is room. Others wait meanwhile: two
+    /// contexts must not pack the same weight twice.
     fn resident(
         &self,
         npu: &Npu,
@@ -69,7 +72,8 @@ impl NpuEngine {
         source: &dyn Weights,
     ) -> Result<Option<Arc<Resident>>> {
         let Some(key) = key else { return Ok(None) };
-        if let Some(known) = self.weights().get(&key) {
+        let mut weights = self.weights();
+        if let Some(known) = weights.get(&key) {
             return Ok(known.clone());
         }
         let packed = match npu.pack(source) {
@@ -78,7 +82,7 @@ impl NpuEngine {
             Err(Error::Memory { .. }) => None,
             Err(e) => return Err(e),
         };
-        self.weights().insert(key, packed.clone());
+        weights.insert(key, packed.clone());
         Ok(packed)
     }
 
@@ -125,15 +129,14 @@ impl NpuEngine {
 
 impl Engine for NpuEngine {
     fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord> {
-        if self.failures.load(Ordering::Relaxed) >= MOST_FAILURES {
-            return Err(Error::Unusable {
-                why: format!("{MOST_FAILURES} products in a row failed; the NPU is left alone"),
-            });
+        if !self.available() {
+            return Err(Error::Unusable { why: "the NPU was given up".into() });
         }
         let gate = self.meter.as_ref().map(|meter| {
             let gate = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
             (gate, meter.read())
         });
+        let start = Instant::now();
         match self.product(job) {
             Ok(mut record) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -142,15 +145,38 @@ impl Engine for NpuEngine {
                 }
                 Ok(record)
             }
+            // A shape or a shortage of memory says nothing about the board.
+            Err(e @ (Error::Shape { .. } | Error::Memory { .. })) => Err(e),
             Err(e) => {
-                self.failures.fetch_add(1, Ordering::Relaxed);
+                self.failed(start.elapsed());
+                if let Some(why) = self.meter.as_ref().and_then(|m| m.explain()) {
+                    tracing::warn!("the simulated board says: {why}");
+                }
                 Err(e)
             }
         }
     }
 
+    fn available(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) < MOST_FAILURES
+    }
+
     fn release(&self) {
         self.weights().clear();
+        if let Some(npu) = self.npu.get() {
+            npu.trim();
+        }
+    }
+}
+
+impl NpuEngine {
+    /// Counts a failure, and says so when it was the last one.
+    fn failed(&self, took: Duration) {
+        let step = if took >= TOO_LONG { MOST_FAILURES } else { 1 };
+        let before = self.failures.fetch_add(step, Ordering::Relaxed);
+        if before < MOST_FAILURES && before + step >= MOST_FAILURES {
+            tracing::warn!("the NPU keeps failing and is left alone until this process ends");
+        }
     }
 }
 

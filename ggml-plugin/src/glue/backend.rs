@@ -68,8 +68,11 @@ extern "C" fn free(backend: *mut usize) {
             let record = Box::from_raw(backend.cast::<[usize; WORDS]>());
             Box::from_raw(record[WORDS - 1] as *mut Instance)
         };
-        finish(instance.plugin);
-        instance.plugin.leave();
+        // A forked child ends on its own: the counters, the report and the locks are its parent's.
+        if instance.plugin.is_own_process() {
+            finish(instance.plugin);
+            instance.plugin.leave();
+        }
     });
 }
 

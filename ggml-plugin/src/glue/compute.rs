@@ -80,7 +80,7 @@ fn product(
 ) -> Result<OpRecord, Redo> {
     let plugin = instance.plugin;
     let unit = plugin.unit.as_ref().ok_or(Redo::NotRouted)?;
-    if std::process::id() != plugin.pid {
+    if !plugin.is_own_process() {
         return Err(Redo::Forked);
     }
     let operands = operands(plugin, node, name, shape)?;
@@ -153,21 +153,26 @@ fn key(plugin: &Plugin, weight: &Tensor, bytes: usize) -> Option<WeightKey> {
         ((f.buffer_get_usage)(weight.buffer), (f.buffer_get_base)(weight.buffer) as usize)
     };
     // SAFETY: a contiguous weight of that many bytes in host memory, aligned for its elements.
-    let data = unsafe { weight.elements::<half::f16>(bytes / 2) }?;
+    let data = unsafe { weight.elements::<u16>(bytes / 2) }?;
+    let kind = [weight.dtype as u64, weight.ne[0] as u64, weight.ne[1] as u64];
     (usage == USAGE_WEIGHTS).then(|| WeightKey {
         data: weight.data as usize,
         bytes,
         buffer,
-        sample: sample(data),
+        sample: sample(&kind, data),
     })
 }
 
-/// FNV-1a over up to 64 evenly spread elements.
-fn sample(data: &[half::f16]) -> u64 {
-    let step = (data.len() / 64).max(1);
-    data.iter().step_by(step).fold(0xcbf2_9ce4_8422_2325, |hash, x| {
-        (hash ^ u64::from(x.to_bits())).wrapping_mul(0x0100_0000_01b3)
-    })
+/// Hash of what the weight is and of up to 256 spread runs of its contents. Runs and not single
+/// words: the low halves of F32 made from BF16 are all zero.
+fn sample(kind: &[u64], data: &[u16]) -> u64 {
+    const RUN: usize = 8;
+    let fold = |hash: u64, x: u64| (hash ^ x).wrapping_mul(0x0100_0000_01b3);
+    let hash = kind.iter().fold(0xcbf2_9ce4_8422_2325, |h, &x| fold(h, x));
+    let runs = data.len().div_ceil(RUN);
+    let step = (runs / 256).max(1);
+    let spread = data.chunks(RUN).step_by(step).chain(data.chunks(RUN).last());
+    spread.flatten().fold(hash, |h, &x| fold(h, u64::from(x)))
 }
 
 /// The host's CPU backend, opened at the first need.

@@ -7,6 +7,7 @@ use crate::abi::slot::device as slot;
 use crate::abi::tensor::Tensor;
 use crate::route::{self, OpKind, Route};
 use std::ffi::{c_char, c_void};
+use std::path::Path;
 use std::ptr;
 
 /// Fifteen slots, registration record, context.
@@ -50,16 +51,8 @@ extern "C" fn get_description(device: *const usize) -> *const c_char {
 /// The NPU works in the host's memory. The figures are the host's own rather than 0/0: newer hosts
 /// replace 0/0 by exactly them, and older ones report it as an error (ggml-abi 2.2).
 fn memory() -> (usize, usize) {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    (meminfo(&text, "MemAvailable:"), meminfo(&text, "MemTotal:"))
-}
-
-/// Bytes of one line of `/proc/meminfo`, 0 if it is not there.
-pub(super) fn meminfo(text: &str, key: &str) -> usize {
-    text.lines()
-        .find_map(|l| l.strip_prefix(key))
-        .and_then(|l| l.split_whitespace().next()?.parse::<usize>().ok())
-        .map_or(0, |kib| kib.saturating_mul(1024))
+    rocket_runtime::board::memory(Path::new("/"))
+        .map_or((0, 0), |m| (m.available as usize, m.total as usize))
 }
 
 extern "C" fn get_memory(_device: *const usize, free: *mut usize, total: *mut usize) {

@@ -73,8 +73,8 @@ pub(super) struct Plugin {
     pub(super) unit: Option<Unit>,
     pub(super) stats: Stats,
     pub(super) checked: Checked,
-    /// The process that opened the device: a forked child must not use it.
-    pub(super) pid: u32,
+    /// The process that computed first: a forked child must not use its NPU.
+    pid: OnceLock<u32>,
     /// Backend instances that are not freed yet.
     instances: AtomicUsize,
     records: OnceLock<Records>,
@@ -102,15 +102,15 @@ impl Plugin {
                 None
             }
         };
-        Plugin::with_unit(host, knobs, unit, std::process::id())
+        Plugin::with_unit(host, knobs, unit, OnceLock::new())
     }
 
-    /// The same with a device at hand, opened by process `pid`.
+    /// The same with a device at hand, used by process `pid` if that is set.
     pub(super) fn with_unit(
         host: Host,
         knobs: Knobs,
         unit: Option<Unit>,
-        pid: u32,
+        pid: OnceLock<u32>,
     ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
         let plugin: &'static Plugin = Box::leak(Box::new(Plugin {
@@ -134,6 +134,11 @@ impl Plugin {
         self.records.get().copied().unwrap_or(Records { reg: 0, device: 0 })
     }
 
+    /// False in a forked child of the process that computed first.
+    pub(super) fn is_own_process(&self) -> bool {
+        *self.pid.get_or_init(std::process::id) == std::process::id()
+    }
+
     /// One more instance lives.
     pub(super) fn enter(&self) {
         self.instances.fetch_add(1, Ordering::SeqCst);
@@ -146,11 +151,17 @@ impl Plugin {
             && let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner)
         {
             engine.release();
+            self.checked.clear();
         }
     }
 
     pub(super) fn policy(&self) -> Policy {
-        Policy { engine: self.unit.is_some(), min_m: self.knobs.min_m }
+        let engine = self.unit.as_ref().is_some_and(|unit| match &unit.runner {
+            Runner::Engine(engine) => engine.available(),
+            #[cfg(feature = "test-engine")]
+            Runner::HostCpu => true,
+        });
+        Policy { engine, min_m: self.knobs.min_m }
     }
 
     pub(super) fn subject(&self) -> Subject {

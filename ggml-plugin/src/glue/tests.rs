@@ -2,7 +2,7 @@
 //! slot.
 #![allow(unsafe_code)]
 
-use super::device::{Props, meminfo};
+use super::device::Props;
 use super::guard;
 use super::plugin::{Plugin, Runner, Unit};
 use crate::abi::host::{Host, InitParams, Object};
@@ -14,22 +14,13 @@ use crate::knobs::Knobs;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull, null_mut};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 #[test]
 fn a_panic_becomes_the_fallback() {
     assert_eq!(guard("test", -1, || 7), 7);
     assert_eq!(guard("test", -1, || -> i32 { panic!("on purpose") }), -1);
     assert_eq!(guard("test", -1, || -> i32 { std::panic::panic_any(3u8) }), -1);
-}
-
-#[test]
-fn memory_figures() {
-    let text = "MemTotal:       16303428 kB\nMemFree: 1 kB\nMemAvailable:   9000000 kB\n";
-    assert_eq!(meminfo(text, "MemTotal:"), 16_303_428 << 10);
-    assert_eq!(meminfo(text, "MemAvailable:"), 9_000_000 << 10);
-    assert_eq!(meminfo("", "MemTotal:"), 0);
-    assert_eq!(meminfo("MemTotal: many kB", "MemTotal:"), 0);
 }
 
 thread_local! {
@@ -147,7 +138,7 @@ fn plugin(unit: Option<Unit>) -> &'static Plugin {
 
 fn opened_by(pid: u32, unit: Option<Unit>) -> &'static Plugin {
     let host = Host::for_tests(&Fake, current());
-    Plugin::with_unit(host, Knobs::read(|_| None), unit, pid)
+    Plugin::with_unit(host, Knobs::read(|_| None), unit, OnceLock::from(pid))
 }
 
 fn with_engine(e: TestEngine) -> &'static Plugin {

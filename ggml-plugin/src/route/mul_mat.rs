@@ -7,9 +7,9 @@ use super::{Dtype, OpFacts, Policy, Reason, Route};
 pub(super) const MIN_K: usize = 64;
 /// Likewise.
 pub(super) const MIN_N: usize = 64;
-/// More elements than this in one matrix cannot be addressed by the NPU's 32-bit window, and keep
-/// all later arithmetic far from overflow.
-pub(super) const MAX_ELEMENTS: usize = 1 << 32;
+/// More fp16 elements than this in one matrix do not fit a buffer object below 4 GiB beside its
+/// tail; the bound also keeps all later arithmetic far from overflow.
+pub(super) const MAX_ELEMENTS: usize = 1 << 30;
 
 /// Precision ranks (ggml-abi 2.6): a rank is the coarsest representation the model allows.
 const UNDECLARED: i32 = 0;

@@ -29,6 +29,7 @@ impl Bo {
     /// [`Error::Memory`] when memory or the file's 4 GiB window is exhausted, [`Error::Driver`]
     /// otherwise.
     pub fn new(file: &Arc<File>, len: usize, what: &'static str) -> Result<Bo> {
+        file.check_process()?;
         let asked = len as u64 + TAIL_BYTES as u64;
         let memory = |why: &str| Error::Memory { asked, what, why: why.into() };
         let size = u32::try_from(asked).map_err(|_| memory("a buffer object is under 4 GiB"))?;
@@ -44,7 +45,13 @@ impl Bo {
             file.node().map_bo(&info, size as usize).map_err(|e| driver("mmap", e, what))
         };
         match mapped {
-            Ok(mapping) => Ok(Bo { file: file.clone(), info, mapping, len }),
+            Ok(mapping) if mapping.len() >= len => {
+                Ok(Bo { file: file.clone(), info, mapping, len })
+            }
+            Ok(_) => {
+                let _ = file.node().close_bo(info.handle);
+                Err(memory("the mapping is shorter than the object"))
+            }
             Err(e) => {
                 // Nothing more can be done about a handle that will not close.
                 let _ = file.node().close_bo(info.handle);
@@ -112,7 +119,7 @@ impl Bo {
         // SAFETY: as in `read`; the mapping is writable too.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(self.mapping.as_ptr().as_ptr(), self.len) };
-        let finish = Finish(self.file.clone(), self.info.handle);
+        let finish = Finish(&self.file, self.info.handle);
         let result = f(cast_mut(bytes));
         finish.now()?;
         Ok(result)
@@ -130,9 +137,9 @@ impl Bo {
 }
 
 /// FINI even when the closure panics: the device must not see half-flushed lines later.
-struct Finish(Arc<File>, u32);
+struct Finish<'a>(&'a File, u32);
 
-impl Finish {
+impl Finish<'_> {
     fn now(self) -> Result<()> {
         let result = self.0.node().fini_bo(self.1);
         std::mem::forget(self);
@@ -140,7 +147,7 @@ impl Finish {
     }
 }
 
-impl Drop for Finish {
+impl Drop for Finish<'_> {
     fn drop(&mut self) {
         let _ = self.0.node().fini_bo(self.1);
     }
@@ -151,10 +158,8 @@ impl Drop for Bo {
         if self.file.check_process().is_err() {
             return;
         }
-        // A queued job keeps the object alive in the kernel, but not its mapping order here.
-        if self.file.drain() {
-            let _ = self.file.node().close_bo(self.info.handle);
-        }
+        // No job uses it: its Pending would hold a borrow. Nothing more can be done on an error.
+        let _ = self.file.node().close_bo(self.info.handle);
     }
 }
 

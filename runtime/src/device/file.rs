@@ -6,7 +6,8 @@ use super::node::{Board, Deadline, JobRef, Node};
 use crate::uapi::Task;
 use crate::{Error, Result};
 use nix::errno::Errno;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The driver kills a job after this long (kernel-and-uapi A.5).
@@ -24,12 +25,22 @@ const MAX_JOBS: usize = 1_024;
 pub struct File {
     node: Arc<dyn Node>,
     pid: u32,
-    /// Written handles of jobs not waited for yet, with the number of jobs.
-    pending: Mutex<Vec<(u32, usize)>>,
+    /// Submits not waited for yet.
+    pending: Mutex<Vec<Submitted>>,
+    serial: AtomicU64,
     /// A fence did not signal in its time; it will not be waited for again.
     wedged: AtomicBool,
     /// Files of this process that may share the cores, for the wait limit.
     sharers: u64,
+}
+
+/// A submit by its own number: handles are reused.
+#[derive(Debug, Clone, Copy)]
+struct Submitted {
+    serial: u64,
+    /// Written by its last job.
+    handle: u32,
+    jobs: usize,
 }
 
 /// One job for [`File::submit`].
@@ -48,8 +59,9 @@ pub struct Job<'a> {
 #[derive(Debug)]
 pub struct Pending<'a> {
     file: &'a File,
-    wait_on: &'a Bo,
-    jobs: usize,
+    /// Every buffer in use: what makes this a borrow.
+    _buffers: PhantomData<&'a Bo>,
+    submitted: Submitted,
     done: bool,
 }
 
@@ -63,6 +75,7 @@ impl File {
             node: board.open()?,
             pid: std::process::id(),
             pending: Mutex::new(Vec::new()),
+            serial: AtomicU64::new(0),
             wedged: AtomicBool::new(false),
             sharers: sharers.max(1) as u64,
         });
@@ -73,7 +86,7 @@ impl File {
     }
 
     /// The driver's calls.
-    pub fn node(&self) -> &dyn Node {
+    pub(crate) fn node(&self) -> &dyn Node {
         &*self.node
     }
 
@@ -123,10 +136,14 @@ impl File {
             }
         }
         in_flight::enter()?;
-        let handle = wait_on.handle();
-        self.lock().push((handle, jobs.len()));
+        let submitted = Submitted {
+            serial: self.serial.fetch_add(1, Ordering::Relaxed),
+            handle: wait_on.handle(),
+            jobs: jobs.len(),
+        };
+        self.lock().push(submitted);
         match self.node.submit(&refs) {
-            Ok(()) => Ok(Pending { file: self, wait_on, jobs: jobs.len(), done: false }),
+            Ok(()) => Ok(Pending { file: self, _buffers: PhantomData, submitted, done: false }),
             Err(e) => {
                 // Jobs before the failing one may be queued: wait for them, then report.
                 self.drain();
@@ -152,30 +169,30 @@ impl File {
         (jobs as u64 + 1) * JOB_TIMEOUT_MS * self.sharers + 1_000
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<(u32, usize)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Submitted>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the jobs behind `handle`: they were waited for.
-    fn settle(&self, handle: u32) {
+    /// Forgets a submit: its jobs were waited for.
+    fn settle(&self, submitted: Submitted) {
         let mut pending = self.lock();
-        if let Some(i) = pending.iter().position(|p| p.0 == handle) {
+        if let Some(i) = pending.iter().position(|p| p.serial == submitted.serial) {
             pending.remove(i);
             in_flight::leave();
         }
     }
 
     /// Waits for everything that is queued. Returns whether the queue is known to be empty.
-    pub(super) fn drain(&self) -> bool {
+    fn drain(&self) -> bool {
         if self.wedged.load(Ordering::Relaxed) {
             return self.lock().is_empty();
         }
         let waiting = self.lock().clone();
         let mut empty = true;
-        for (handle, jobs) in waiting {
-            let waited = self.prep(handle, Deadline::after_ms(self.limit_ms(jobs)));
-            if matches!(waited, Ok(()) | Err(Errno::ENOENT)) {
-                self.settle(handle);
+        for submitted in waiting {
+            let limit = Deadline::after_ms(self.limit_ms(submitted.jobs));
+            if matches!(self.prep(submitted.handle, limit), Ok(()) | Err(Errno::ENOENT)) {
+                self.settle(submitted);
             } else {
                 self.wedged.store(true, Ordering::Relaxed);
                 empty = false;
@@ -205,11 +222,10 @@ impl Pending<'_> {
     /// [`Error::Timeout`] when the fence did not signal although the driver should long have
     /// ended the jobs, [`Error::Driver`] for anything else.
     pub fn wait(mut self) -> Result<()> {
-        let limit = self.file.limit_ms(self.jobs);
-        let handle = self.wait_on.handle();
-        match self.file.prep(handle, Deadline::after_ms(limit)) {
+        let limit = self.file.limit_ms(self.submitted.jobs);
+        match self.file.prep(self.submitted.handle, Deadline::after_ms(limit)) {
             Ok(()) => {
-                self.file.settle(handle);
+                self.file.settle(self.submitted);
                 self.done = true;
                 Ok(())
             }

@@ -4,17 +4,30 @@
 //! a use after free in unpatched kernels (kernel-and-uapi B.6 U1). [`drain_on_signals`] makes
 //! the ordinary ending signals wait for the jobs first. SIGKILL cannot be made to.
 
+#![allow(unsafe_code)] // signal handlers; nothing else can act before a host's own handler exits
+
 use crate::{Error, Result};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
 static ENDING: AtomicBool = AtomicBool::new(false);
+/// The process that installed the handlers; a forked child has no jobs to wait for.
+static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Longest a signal is held back: a few jobs at the driver's limit.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Signals that end a process in the ordinary way.
+const ENDING_SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+/// Longest a signal is held back, in steps of 2 ms: a few jobs at the driver's limit.
+const PATIENCE_STEPS: u32 = 2500;
+
+/// What each signal did before, written once before its handler is installed.
+struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; ENDING_SIGNALS.len()]>);
+// SAFETY: written inside the Once of `drain_on_signals` before the handler that reads it exists.
+unsafe impl Sync for Previous {}
+static PREVIOUS: Previous = Previous(UnsafeCell::new([MaybeUninit::zeroed(); 3]));
 
 /// Counts one submit in.
 pub(super) fn enter() -> Result<()> {
@@ -32,47 +45,78 @@ pub(super) fn leave() {
 }
 
 /// Makes SIGINT, SIGTERM and SIGHUP wait for the jobs in flight, then do what they would have
-/// done. Signals that the program handles itself are left alone. Call it once the device is in
-/// use; repeated calls do nothing.
+/// done: the program's own handler if it has one by now, else the default. Ignored signals stay
+/// ignored. Repeated calls do nothing. A handler that the program installs later replaces ours.
 pub fn drain_on_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let ours: Vec<i32> = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .into_iter()
-            .filter(|s| handler_is_default(*s))
-            .map(|s| s as i32)
-            .collect();
-        let signals = match signal_hook::iterator::Signals::new(&ours) {
-            Ok(signals) if !ours.is_empty() => signals,
-            _ => return,
-        };
-        let watch = std::thread::Builder::new().name("rocket-signals".into());
-        // Without the thread the signals would be swallowed: it must not fail silently.
-        if let Err(e) = watch.spawn(move || end_on(signals)) {
-            tracing::warn!("no signal thread ({e}); an interrupt may end with NPU jobs in flight");
+        OWNER.store(std::process::id() as i32, Ordering::SeqCst);
+        for (i, signal) in ENDING_SIGNALS.into_iter().enumerate() {
+            // SAFETY: sigaction with valid pointers; `PREVIOUS` is written before the handler
+            // can run, and the handler does only what is async-signal-safe.
+            unsafe {
+                let slot = (*PREVIOUS.0.get())[i].as_mut_ptr();
+                if libc::sigaction(signal as i32, std::ptr::null(), slot) != 0
+                    || (*slot).sa_sigaction == libc::SIG_IGN
+                {
+                    continue;
+                }
+                let mut ours = *slot;
+                ours.sa_sigaction = on_signal as *const () as usize;
+                ours.sa_flags = (ours.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+                libc::sigaction(signal as i32, &ours, std::ptr::null_mut());
+            }
         }
     });
 }
 
-fn end_on(mut signals: signal_hook::iterator::Signals) {
-    for signal in signals.forever() {
-        ENDING.store(true, Ordering::SeqCst);
-        let start = Instant::now();
-        while IN_FLIGHT.load(Ordering::SeqCst) > 0 && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let _ = signal_hook::low_level::emulate_default_handler(signal);
-    }
+/// Keeps the ending signals away from this thread: a worker that slept in a handler could not
+/// wait for its jobs.
+pub(crate) fn leave_signals_to_others() {
+    let set: SigSet = ENDING_SIGNALS.into_iter().collect();
+    // It cannot fail with a valid set; if it did, the handler's patience bounds the harm.
+    let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None);
 }
 
-/// Whether the process has no handler of its own for `signal`.
-#[allow(unsafe_code)] // libc's sigaction has no safe query form
-fn handler_is_default(signal: Signal) -> bool {
-    let mut old = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: a null new action only reads the current one into `old`, which is read only after
-    // the call succeeded and filled it.
+extern "C" fn on_signal(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: getpid, nanosleep, sigaction and raise are async-signal-safe; atomics are lock-free;
+    // `PREVIOUS` is no longer written; the previous handler is called as its flags say.
     unsafe {
-        libc::sigaction(signal as i32, std::ptr::null(), old.as_mut_ptr()) == 0
-            && old.assume_init().sa_sigaction == libc::SIG_DFL
+        let errno = *libc::__errno_location();
+        if libc::getpid() == OWNER.load(Ordering::SeqCst) {
+            ENDING.store(true, Ordering::SeqCst);
+            let step = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+            for _ in 0..PATIENCE_STEPS {
+                if IN_FLIGHT.load(Ordering::SeqCst) == 0 {
+                    break;
+                }
+                libc::nanosleep(&step, std::ptr::null_mut());
+            }
+        }
+        let Some(i) = ENDING_SIGNALS.iter().position(|s| *s as i32 == signal) else { return };
+        let previous = (*PREVIOUS.0.get())[i].assume_init_ref();
+        match previous.sa_sigaction {
+            libc::SIG_DFL => {
+                // Ends the process as soon as this handler returns.
+                libc::sigaction(signal, previous, std::ptr::null_mut());
+                libc::raise(signal);
+                *libc::__errno_location() = errno;
+                return;
+            }
+            handler if previous.sa_flags & libc::SA_SIGINFO != 0 => {
+                type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+                std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+            }
+            handler => {
+                std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler)(signal);
+            }
+        }
+        // The program goes on.
+        ENDING.store(false, Ordering::SeqCst);
+        *libc::__errno_location() = errno;
     }
 }

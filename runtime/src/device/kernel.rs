@@ -192,7 +192,8 @@ impl Node for KernelNode {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a fresh shared mapping at an address the kernel chooses touches no memory of ours.
         let ptr = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, &self.fd, offset) }?;
-        Ok(Mapping::new(ptr.cast(), len, Unmap { ptr, len }))
+        // SAFETY: the range was just mapped and is unmapped when its owner is dropped.
+        Ok(unsafe { Mapping::new(ptr.cast(), len, Unmap { ptr, len }) })
     }
 
     fn submit(&self, jobs: &[JobRef<'_>]) -> Result<(), Errno> {

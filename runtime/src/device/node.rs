@@ -7,6 +7,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The driver interface version (kernel-and-uapi A.1). `0.0.0` is stock mainline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,10 +88,35 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; a shared Mapping gives out nothing but its address and length.
 unsafe impl Sync for Mapping {}
 
+/// Memory shared as atomic words: what a board in software maps.
+pub trait SharedWords: Any + Send + Sync + Debug {
+    /// The words, always the same ones.
+    fn words(&self) -> &[AtomicU64];
+}
+
 impl Mapping {
-    /// Wraps `len` bytes at `ptr`, readable and writable, that live as long as `owner` does.
-    pub fn new(ptr: NonNull<u8>, len: usize, owner: impl Any + Send + Sync + Debug) -> Mapping {
+    /// Wraps `len` bytes at `ptr`.
+    ///
+    /// # Safety
+    /// They must be readable and writable, and stay so as long as `owner` lives; nobody but the
+    /// device may touch them while they are accessed through the mapping.
+    #[allow(unsafe_code)]
+    pub unsafe fn new(
+        ptr: NonNull<u8>,
+        len: usize,
+        owner: impl Any + Send + Sync + Debug,
+    ) -> Mapping {
         Mapping { ptr, len, _owner: Box::new(owner) }
+    }
+
+    /// Maps the first `len` bytes of a software board's memory; `None` when it is shorter.
+    pub fn of_words<T: SharedWords>(owner: Arc<T>, len: usize) -> Option<Mapping> {
+        let words = owner.words();
+        if len > size_of_val(words) {
+            return None;
+        }
+        let ptr = NonNull::from(words).cast();
+        Some(Mapping { ptr, len, _owner: Box::new(owner) })
     }
 
     /// First byte.

@@ -1,6 +1,8 @@
 //! How much of the weights may stay resident.
 
+use crate::board::memory;
 use crate::{Error, Result};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A limit on resident bytes, and a floor under the system's MemAvailable.
@@ -37,12 +39,12 @@ impl Budget {
     pub(super) fn charge(&self, bytes: u64) -> Result<()> {
         let refuse =
             |why: String| Err(Error::Memory { asked: bytes, what: "resident weights", why });
-        if let Some((available, total)) = memory() {
-            let floor = FLOOR_BYTES.max(total / FLOOR_SHARE);
-            if available < floor.saturating_add(bytes) {
+        if let Some(m) = memory(Path::new("/")) {
+            let floor = FLOOR_BYTES.max(m.total / FLOOR_SHARE);
+            if m.available < floor.saturating_add(bytes) {
                 return refuse(format!(
                     "{} MiB are available and {} MiB must stay so",
-                    available >> 20,
+                    m.available >> 20,
                     floor >> 20
                 ));
             }
@@ -59,16 +61,6 @@ impl Budget {
     pub(super) fn release(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
-}
-
-/// MemAvailable and MemTotal in bytes; `None` where there is no /proc/meminfo to ask.
-fn memory() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let field = |name: &str| {
-        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib << 10)
-    };
-    Some((field("MemAvailable:")?, field("MemTotal:")?))
 }
 
 #[cfg(test)]

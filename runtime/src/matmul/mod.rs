@@ -131,6 +131,11 @@ impl Npu {
         &self.budget
     }
 
+    /// Frees scratch buffers that calls left for the next ones.
+    pub fn trim(&self) {
+        self.lock().iter_mut().for_each(Worker::trim);
+    }
+
     /// Packs weights into NPU buffers, where they stay until the result is dropped.
     ///
     /// # Errors
@@ -246,7 +251,10 @@ fn run(
             .zip(jobs)
             .zip(parts)
             .map(|((worker, job), mut rows)| {
-                scope.spawn(move || worker.run(&job, a, &mut rows, row_scale))
+                scope.spawn(move || {
+                    device::leave_signals_to_others();
+                    worker.run(&job, a, &mut rows, row_scale)
+                })
             })
             .collect();
         let results: Vec<Result<Stats>> = threads

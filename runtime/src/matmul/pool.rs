@@ -5,12 +5,13 @@ use crate::Result;
 use crate::device::{Bo, File};
 use std::sync::Arc;
 
-/// Idle buffers; at most this many are kept.
-const KEEP: usize = 16;
+/// Bytes of idle buffers kept a worker: enough for the shapes of one model's layers.
+const KEEP_BYTES: usize = 96 << 20;
 
 #[derive(Debug)]
 pub(super) struct Pool {
     file: Arc<File>,
+    /// Oldest first.
     idle: Vec<Bo>,
 }
 
@@ -23,23 +24,30 @@ impl Pool {
     pub(super) fn take(&mut self, len: usize, what: &'static str) -> Result<Bo> {
         let fits = |b: &Bo| b.len() >= len && b.len() <= len.max(4096) * 2;
         if let Some(i) = self.idle.iter().position(fits) {
-            return Ok(self.idle.swap_remove(i));
+            return Ok(self.idle.remove(i));
         }
         let rounded = len.max(4096).next_multiple_of(4096);
         match Bo::new(&self.file, rounded, what) {
             // The window or the memory may be held by idle buffers of other sizes.
             Err(crate::Error::Memory { .. }) if !self.idle.is_empty() => {
-                self.idle.clear();
+                self.clear();
                 Bo::new(&self.file, rounded, what)
             }
             other => other,
         }
     }
 
-    /// Gives buffers back, most recently used last.
+    /// Gives buffers back; the oldest go when too much is idle.
     pub(super) fn put(&mut self, bos: impl IntoIterator<Item = Bo>) {
         self.idle.extend(bos);
-        let excess = self.idle.len().saturating_sub(KEEP);
-        self.idle.drain(..excess);
+        let mut bytes: usize = self.idle.iter().map(Bo::len).sum();
+        while bytes > KEEP_BYTES {
+            bytes -= self.idle.remove(0).len();
+        }
+    }
+
+    /// Frees every idle buffer.
+    pub(super) fn clear(&mut self) {
+        self.idle.clear();
     }
 }

@@ -12,6 +12,8 @@ use half::f16;
 use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// A source of weights, N rows of K elements. Rows may be decoded as they are asked for; several
 /// workers ask at once.
@@ -57,14 +59,8 @@ impl Weights for Rows<'_> {
     }
 }
 
-/// Elements of one weight slot (npu-rk3588 3.7).
-pub(super) fn slot_len(plan: &TilePlan) -> usize {
-    let t = DType::Fp16.info();
-    plan.nt.next_multiple_of(t.n_group) * plan.kt.next_multiple_of(t.k_group)
-}
-
-/// Packs the tiles `tiles` along N of the columns `columns` into `dst`, slot `(ni - first) * n_kt
-/// + ki`. `k` is K on its grid.
+/// Packs the tiles `tiles` along N of the columns `columns` into `dst`, without gaps: tile
+/// columns one after another, in each its K steps. `k` is K on its grid.
 pub(super) fn pack_tiles(
     source: &dyn Weights,
     columns: &Range<usize>,
@@ -75,9 +71,11 @@ pub(super) fn pack_tiles(
 ) {
     let group = DType::Fp16.info().n_group;
     let mut scratch = vec![f16::ZERO; group * source.k()];
-    for (i, ni) in tiles.enumerate() {
+    let base = tiles.start * plan.nt;
+    for ni in tiles {
         let first = columns.start + ni * plan.nt;
         let last = (first + plan.nt).min(columns.end);
+        let extent_n = (last - first).next_multiple_of(group);
         for (g, n0) in (first..last).step_by(group).enumerate() {
             let count = group.min(last - n0);
             for (r, row) in scratch.chunks_exact_mut(source.k()).take(count).enumerate() {
@@ -87,7 +85,7 @@ pub(super) fn pack_tiles(
             for ki in 0..plan.n_kt {
                 let k0 = ki * plan.kt;
                 let extent = plan.kt.min(k - k0);
-                let at = (i * plan.n_kt + ki) * slot_len(plan) + g * group * extent;
+                let at = (ni * plan.nt - base) * k + k0 * extent_n + g * group * extent;
                 pack::weight_group_f16(&rows, k0, extent, &mut dst[at..][..group * extent]);
             }
         }
@@ -110,6 +108,36 @@ struct Part {
     columns: Range<usize>,
     plan: TilePlan,
     bo: Bo,
+    _window: WindowShare,
+}
+
+/// Most resident bytes of a file: its 4 GiB window must keep room for scratch.
+const WINDOW_BYTES: u64 = 7 << 29;
+
+/// Bytes of a file's window held by a resident part.
+#[derive(Debug)]
+struct WindowShare {
+    used: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl WindowShare {
+    fn take(used: &Arc<AtomicU64>, bytes: u64) -> Result<WindowShare> {
+        let fits = |sum: &u64| *sum <= WINDOW_BYTES;
+        used.fetch_update(Relaxed, Relaxed, |u| u.checked_add(bytes).filter(fits))
+            .map(|_| WindowShare { used: used.clone(), bytes })
+            .map_err(|_| Error::Memory {
+                asked: bytes,
+                what: "resident weights",
+                why: "the worker's address window must keep room for activations".into(),
+            })
+    }
+}
+
+impl Drop for WindowShare {
+    fn drop(&mut self) {
+        self.used.fetch_sub(self.bytes, Relaxed);
+    }
 }
 
 impl Resident {
@@ -160,8 +188,10 @@ pub(super) fn pack(
             })
         })
         .collect::<Result<_>>()?;
-    let bytes = |p: &TilePlan| p.n_nt * p.n_kt * slot_len(p) * size_of::<f16>();
-    let charged = parts.iter().map(|(_, p)| (bytes(p) + TAIL_BYTES) as u64).sum();
+    let bytes = |columns: &Range<usize>| {
+        columns.len().next_multiple_of(t.n_group) * k_grid * size_of::<f16>()
+    };
+    let charged = parts.iter().map(|(c, _)| (bytes(c) + TAIL_BYTES) as u64).sum();
     budget.charge(charged)?;
     // Owns the charge from here on, whatever fails.
     let mut resident = Resident { n, k, parts: Vec::new(), budget: budget.clone(), charged };
@@ -171,11 +201,13 @@ pub(super) fn pack(
             .zip(parts)
             .map(|(worker, (columns, plan))| {
                 scope.spawn(move || {
-                    let mut bo = Bo::new(worker.file(), bytes(&plan), "resident weights")?;
+                    let len = bytes(&columns);
+                    let window = WindowShare::take(worker.window(), (len + TAIL_BYTES) as u64)?;
+                    let mut bo = Bo::new(worker.file(), len, "resident weights")?;
                     bo.fill(|dst| {
                         pack_tiles(source, &columns, &plan, k_grid, 0..plan.n_nt, dst);
                     })?;
-                    Ok(Part { columns, plan, bo })
+                    Ok(Part { columns, plan, bo, _window: window })
                 })
             })
             .collect();
@@ -190,4 +222,19 @@ pub(super) fn pack(
     });
     resident.parts = packed.into_iter().collect::<Result<_>>()?;
     Ok(resident)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_keeps_room_for_scratch() {
+        let used = Arc::new(AtomicU64::new(0));
+        let first = WindowShare::take(&used, WINDOW_BYTES - 10).unwrap();
+        assert!(WindowShare::take(&used, 11).is_err());
+        let second = WindowShare::take(&used, 10).unwrap();
+        drop((first, second));
+        assert_eq!(used.load(Relaxed), 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! One worker: a file, its scratch buffers, and the loop that runs a [`Sequence`] on them.
 
 use super::pool::Pool;
-use super::weights::{Weights, pack_tiles, slot_len};
+use super::weights::{Weights, pack_tiles};
 use super::{Stats, witness};
 use crate::device::{self, Bo, File};
 use crate::layout::pack::{self, Matrix};
@@ -10,13 +10,21 @@ use crate::program::{Ew, MATMUL_WORDS, MatmulTask, Operand, SLOT_BYTES, Word};
 use crate::uapi::Task;
 use crate::{Error, Result};
 use half::f16;
+use half::slice::HalfBitsSliceExt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+/// Longest a group that lost a job may have taken to be run again.
+const WORTH_A_RETRY: Duration = Duration::from_millis(device::JOB_TIMEOUT_MS * 9 / 10);
 
 #[derive(Debug)]
 pub(super) struct Worker {
     file: Arc<File>,
     pool: Pool,
+    /// Bytes of this file's window that resident weights hold.
+    window: Arc<AtomicU64>,
 }
 
 /// A worker's share of a GEMM.
@@ -33,7 +41,7 @@ pub(super) enum Source<'a> {
     Rows(&'a dyn Weights),
 }
 
-/// The buffers of a group's operands, and where its weight slots start.
+/// The buffers of a group's operands, and the tile column its weights start at.
 struct Operands<'a> {
     features: &'a Bo,
     weights: &'a Bo,
@@ -42,11 +50,20 @@ struct Operands<'a> {
 
 impl Worker {
     pub(super) fn new(file: Arc<File>) -> Worker {
-        Worker { pool: Pool::new(file.clone()), file }
+        Worker { pool: Pool::new(file.clone()), file, window: Arc::default() }
     }
 
     pub(super) fn file(&self) -> &Arc<File> {
         &self.file
+    }
+
+    pub(super) fn window(&self) -> &Arc<AtomicU64> {
+        &self.window
+    }
+
+    /// Frees scratch buffers.
+    pub(super) fn trim(&mut self) {
+        self.pool.clear();
     }
 
     /// Runs the share. `rows` are this worker's columns of each output row.
@@ -89,9 +106,10 @@ impl Worker {
         Ok(stats)
     }
 
-    /// All feature tiles of the sequence, slot `mi * n_kt + ki`.
+    /// All feature tiles of the sequence, without gaps: tile rows one after another, in each its
+    /// K steps.
     fn pack_features(&mut self, s: &Sequence, a: Matrix<'_>) -> Result<Bo> {
-        let len = s.plan.n_mt * s.plan.n_kt * feature_slot(s);
+        let len = s.padded.m * s.padded.k;
         let mut bo = self.pool.take(len * size_of::<f16>(), "activations")?;
         bo.fill(|dst: &mut [f16]| {
             for mi in 0..s.plan.n_mt {
@@ -101,7 +119,7 @@ impl Worker {
                 for ki in 0..s.plan.n_kt {
                     let k0 = ki * s.plan.kt;
                     let k = s.plan.kt.min(s.padded.k - k0);
-                    let at = (mi * s.plan.n_kt + ki) * feature_slot(s);
+                    let at = m0 * s.padded.k + k0 * m;
                     pack::feature_f16(part, k0, m, k, &mut dst[at..][..m * k]);
                 }
             }
@@ -124,7 +142,8 @@ impl Worker {
         let streamed = match job.weights {
             Source::Packed(_) => None,
             Source::Rows(source) => {
-                let len = columns.len() * s.plan.n_kt * slot_len(&s.plan);
+                let last = (columns.end * s.plan.nt).min(s.padded.n);
+                let len = (last - columns.start * s.plan.nt) * s.padded.k;
                 let mut bo = self.pool.take(len * size_of::<f16>(), "streamed weights")?;
                 bo.fill(|dst| {
                     pack_tiles(source, &job.columns, &s.plan, s.padded.k, columns.clone(), dst);
@@ -141,8 +160,10 @@ impl Worker {
             Summation::OnChip => self.on_chip(s, group, &operands, rows, scale, stats),
             Summation::Host => self.host(s, group, &operands, rows, stats),
         };
+        let start = Instant::now();
         match attempt(stats) {
-            Err(Error::JobLost { job, jobs, doing }) => {
+            // A job that ran into the driver's time limit would do so again.
+            Err(Error::JobLost { job, jobs, doing }) if start.elapsed() < WORTH_A_RETRY => {
                 tracing::warn!("job {job} of {jobs} lost ({doing}); running the group again");
                 stats.retries += 1;
                 attempt(stats)?;
@@ -195,18 +216,17 @@ impl Worker {
         self.file.submit(&jobs)?.wait()?;
         drop(jobs);
 
-        let lost = witness.read(|w: &[u16]| {
-            w.chunks_exact(slot / 2)
-                .take(steps)
-                .position(|cube| !witness::written(cube, of_witness.m, of_witness.n))
-        })?;
-        if let Some(job) = lost {
-            return Err(Error::JobLost { job, jobs: steps, doing: describe(s) });
-        }
         let tiles = &group.jobs[steps - 1].tiles;
-        witness.read(|w: &[f16]| {
-            deliver(s, &tiles[last], &w[(steps - 1) * slot / 2..], rows, scale);
-        })?;
+        witness.read(|w: &[u16]| {
+            let mut cubes = w.chunks_exact(slot / 2).take(steps);
+            let lost = cubes.position(|c| !witness::written(c, of_witness.m, of_witness.n));
+            if let Some(job) = lost {
+                return Err(Error::JobLost { job, jobs: steps, doing: describe(s) });
+            }
+            let result = w[(steps - 1) * slot / 2..][..slot / 2].reinterpret_cast();
+            deliver(s, &tiles[last], result, rows, scale);
+            Ok(())
+        })??;
         if last > 0 {
             turns[(steps - 1) % 2].read(|cubes: &[f16]| {
                 for (tile, cube) in tiles[..last].iter().zip(cubes.chunks_exact(slot / 2)) {
@@ -247,20 +267,18 @@ impl Worker {
         self.file.submit(&jobs)?.wait()?;
         drop(jobs);
 
-        let complete = results.read(|r: &[u32]| {
-            let cubes = tiles.iter().zip(r.chunks_exact(slot));
-            cubes.into_iter().all(|(t, c)| witness::written(c, t.extent.m, t.extent.n))
-        })?;
-        if !complete {
-            return Err(Error::JobLost { job: 0, jobs: 1, doing: describe(s) });
-        }
-        results.read(|r: &[f32]| {
-            for (tile, cube) in tiles.iter().zip(r.chunks_exact(slot)) {
+        results.read(|r: &[u32]| {
+            let mut cubes = tiles.iter().zip(r.chunks_exact(slot));
+            if !cubes.all(|(t, c)| witness::written(c, t.extent.m, t.extent.n)) {
+                return Err(Error::JobLost { job: 0, jobs: 1, doing: describe(s) });
+            }
+            for (tile, cube) in tiles.iter().zip(bytemuck::cast_slice(r).chunks_exact(slot)) {
                 for (m, row) in rows_of(tile, rows) {
                     pack::add_output_row_f32(cube, tile.extent.m, m, row);
                 }
             }
-        })?;
+            Ok(())
+        })??;
         self.pool.put([results, regcmd]);
         Ok(())
     }
@@ -286,11 +304,6 @@ impl Worker {
     }
 }
 
-/// Elements of a feature slot.
-fn feature_slot(s: &Sequence) -> usize {
-    s.plan.mt.next_multiple_of(4) * s.plan.kt
-}
-
 /// Elements of an output slot.
 fn output_slot(s: &Sequence) -> usize {
     s.plan.mt.next_multiple_of(4) * s.plan.nt.next_multiple_of(16)
@@ -310,9 +323,10 @@ fn task(
     output: u32,
     operand: Option<Operand>,
 ) -> MatmulTask {
-    let [mi, ki, ni] = tile.at;
-    let feature = (mi * s.plan.n_kt + ki) * feature_slot(s) * size_of::<f16>();
-    let weight = ((ni - operands.first_column) * s.plan.n_kt + ki) * slot_len(&s.plan);
+    let (origin, extent) = (tile.origin, tile.extent);
+    let feature = (origin.m * s.padded.k + origin.k * extent.m) * size_of::<f16>();
+    let column = origin.n - operands.first_column * s.plan.nt;
+    let weight = column * s.padded.k + origin.k * extent.n;
     MatmulTask {
         dtype: s.dtype,
         m: tile.extent.m as u32,

@@ -100,6 +100,18 @@ pub enum Reject {
         /// Bytes of the row.
         bytes: usize,
     },
+    /// A dimension off the dtype's grid, zero, or beyond its field (3.1, traps 15, 16, 27).
+    #[error("{what} = {value} is not a positive multiple of {grid}, or is beyond {most}")]
+    Grid {
+        /// M, K or N.
+        what: char,
+        /// Its value.
+        value: u32,
+        /// What it must be a multiple of.
+        grid: u32,
+        /// Largest value that is safe.
+        most: u32,
+    },
     /// FEATURE_GRAINS is a 10-bit field (2.3).
     #[error("M + 1 = {grains} does not fit the 10-bit FEATURE_GRAINS field")]
     Grains {
@@ -112,7 +124,7 @@ impl Reject {
     /// The reference encoder's return code, as the vectors give it.
     pub fn code(&self) -> i32 {
         match self {
-            Reject::FeatureBanks { .. } | Reject::Grains { .. } => -1,
+            Reject::FeatureBanks { .. } | Reject::Grains { .. } | Reject::Grid { .. } => -1,
             Reject::Row { .. } => -2,
         }
     }
@@ -144,16 +156,35 @@ pub fn bank_split(dtype: DType, m: u32, k: u32) -> Result<(u32, u32), Reject> {
     Ok((data as u32, (RK3588.cbuf_banks - data) as u32))
 }
 
+/// Half of the 13-bit channel fields: their maximum corrupts the tail (trap 27).
+const MAX_N: u32 = 4096;
+
 impl MatmulTask {
+    fn check_grid(&self) -> Result<(), Reject> {
+        let t = self.dtype.info();
+        for (what, value, grid, most) in [
+            ('M', self.m, 4, 1022),
+            ('K', self.k, t.k_group as u32, 65_535),
+            ('N', self.n, t.n_group as u32, MAX_N),
+        ] {
+            if value == 0 || !value.is_multiple_of(grid) || value > most {
+                return Err(Reject::Grid { what, value, grid, most });
+            }
+        }
+        Ok(())
+    }
+
     /// Encodes the task.
     ///
     /// # Errors
-    /// [`Reject`] when the CBUF cannot hold the features or a field would wrap.
+    /// [`Reject`] when the CBUF cannot hold the features, a dimension is off its grid or a field
+    /// would wrap.
     #[rustfmt::skip]
     pub fn encode(&self) -> Result<[Word; MATMUL_WORDS], Reject> {
         let &MatmulTask { dtype, m, k, n, .. } = self;
         let t = dtype.info();
         let (data_bank, weight_bank) = bank_split(dtype, m, k)?;
+        self.check_grid()?;
         let row = t.row_bytes(k as usize) as u32;
         let (data_reuse, weight_reuse) = match self.reuse {
             Reuse::None => (0, 0),
@@ -312,5 +343,36 @@ impl Builder {
         self.push(Word::enable(ENABLE_MASK));
         debug_assert_eq!(self.len, MATMUL_WORDS);
         Ok(self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_program_can_express_is_refused() {
+        let good = MatmulTask {
+            dtype: DType::Fp16,
+            m: 16,
+            k: 64,
+            n: 32,
+            input: 0,
+            weights: 0,
+            output: 0,
+            operand: None,
+            reuse: Reuse::None,
+        };
+        assert!(good.encode().is_ok());
+        for bad in [
+            MatmulTask { m: 0, ..good },
+            MatmulTask { m: 6, ..good },
+            MatmulTask { k: 48, ..good },
+            MatmulTask { n: 8, ..good },
+            MatmulTask { n: 8192, ..good },
+            MatmulTask { m: 1024, k: 32, ..good },
+        ] {
+            assert!(bad.encode().is_err(), "{bad:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 use super::fence::{Fence, lock};
 use super::space::Space;
 use nix::errno::Errno;
-use std::ptr::NonNull;
+use rocket_runtime::device::SharedWords;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
@@ -33,11 +33,6 @@ impl Memory {
         &self.0
     }
 
-    /// First byte.
-    pub fn as_ptr(&self) -> NonNull<u8> {
-        NonNull::from(&*self.0).cast()
-    }
-
     /// Copies everything from another memory of the same size. Equal words are not written, so
     /// that pages nobody used stay unallocated.
     fn copy_from(&self, other: &Memory) {
@@ -62,6 +57,13 @@ pub struct Bo {
     writer: Mutex<Option<Arc<Fence>>>,
 }
 
+/// What the CPU maps.
+impl SharedWords for Bo {
+    fn words(&self) -> &[AtomicU64] {
+        self.cpu.words()
+    }
+}
+
 impl Bo {
     /// Allocates `size` bytes, rounded up to pages, in a file's address space.
     pub fn create(space: &Arc<Space>, size: u32) -> Result<Bo, Errno> {
@@ -81,11 +83,6 @@ impl Bo {
 
     pub fn size(&self) -> u64 {
         self.size
-    }
-
-    /// First byte of what the CPU sees.
-    pub fn cpu_ptr(&self) -> NonNull<u8> {
-        self.cpu.as_ptr()
     }
 
     /// FINI_BO: the device sees what the CPU wrote.

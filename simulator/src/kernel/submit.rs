@@ -93,18 +93,20 @@ impl Origin<'_> {
         for bo in &buffers[job.reads.len()..] {
             bo.set_writer(&fence);
         }
-        if m.job_faults(number).contains(&Fault::DropJob(number)) {
+        // A dropped job keeps its place: fences of one queue signal in its order.
+        let dropped = m.job_faults(number).contains(&Fault::DropJob(number));
+        if dropped {
             let why = "job dropped on request".to_owned();
             m.explain(Rule::Injected, self.file, Some(number), None, why);
-            fence.signal();
-            return Ok(None);
+            m.count(|c| c.jobs_dropped += 1);
         }
         m.count(|c| c.jobs += 1);
         Ok(Some(m.sched.push(Job {
             number,
             file: self.file,
-            tasks: job.tasks.to_vec(),
-            batched: patched
+            tasks: if dropped { Vec::new() } else { job.tasks.to_vec() },
+            batched: !dropped
+                && patched
                 && job.flags & uapi::JOB_BATCHED != 0
                 && (2..=MAX_BATCH).contains(&job.tasks.len()),
             space: Arc::clone(self.space),

@@ -50,7 +50,8 @@ fn each_job(summation: Summation, fault: impl Fn(u64) -> Fault) -> (usize, usize
                 }
             }
             drop(npu);
-            assert_eq!(board.counters().closed_with_jobs_in_flight, 0);
+            let after = board.counters();
+            assert_eq!((after.files_closed, after.closed_with_jobs_in_flight), (1, 0));
         }
     }
     println!(
@@ -108,7 +109,8 @@ fn files_are_closed_only_when_their_jobs_are_done() {
     let failed = Case::integers(SHAPE, 4).run(&npu, false, Summation::OnChip);
     assert!(failed.is_err(), "a submit that fails is an error");
     drop(npu);
-    assert_eq!(board.counters().closed_with_jobs_in_flight, 0);
+    let after = board.counters();
+    assert_eq!((after.files_closed, after.closed_with_jobs_in_flight), (3, 0));
 }
 
 /// After faults, the same Npu goes on with right numbers.

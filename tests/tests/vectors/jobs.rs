@@ -87,6 +87,7 @@ fn equal(ours: &Sequence, theirs: &[Vec<Theirs>]) -> bool {
         return false;
     }
     let mut names = std::collections::HashMap::new();
+    let mut places = std::collections::HashMap::new();
     let mut last_output = std::collections::HashMap::new();
     for (a, b) in jobs.iter().zip(theirs) {
         if a.len() != b.len() {
@@ -95,7 +96,10 @@ fn equal(ours: &Sequence, theirs: &[Vec<Theirs>]) -> bool {
         for (t, r) in a.iter().zip(b) {
             let [mi, ki, ni] = t.at;
             let same_operand = *names.entry(("in", r.input)).or_insert((mi, ki)) == (mi, ki)
-                && *names.entry(("wt", r.weights)).or_insert((ni, ki)) == (ni, ki);
+                && *names.entry(("wt", r.weights)).or_insert((ni, ki)) == (ni, ki)
+                // And the other way: one tile is one place.
+                && *places.entry(("in", mi, ki)).or_insert(r.input) == r.input
+                && *places.entry(("wt", ni, ki)).or_insert(r.weights) == r.weights;
             let before = last_output.insert((mi, ni), r.output);
             if t.extent != r.extent || t.reuse != r.reuse || !same_operand || before != r.add {
                 return false;
