@@ -160,6 +160,26 @@ pub(crate) mod tests {
         assert!([1, 28, 31, 35, 40, 73, 75, -1].iter().all(|&i| ops.kind(i) == OpKind::Other));
     }
 
+    /// The same ops on a host that has three fewer before them.
+    #[test]
+    fn numbers_follow_the_names() {
+        const MOVED: &[(i32, &str)] = &[
+            (0, "NONE"),
+            (26, "MUL_MAT"),
+            (27, "MUL_MAT_ID"),
+            (33, "RESHAPE"),
+            (34, "VIEW"),
+            (35, "PERMUTE"),
+            (36, "TRANSPOSE"),
+            (71, "FLASH_ATTN_EXT"),
+        ];
+        let ops = Ops::walk(LIMIT, host(98, MOVED)).unwrap();
+        let kinds = [0, 26, 27, 33, 34, 35, 36, 71].map(|i| ops.kind(i));
+        let v27 = [0, 29, 30, 36, 37, 38, 39, 74].map(|i| current().kind(i));
+        assert_eq!(kinds, v27);
+        assert!([29, 30, 37, 38, 39, 74].iter().all(|&i| ops.kind(i) == OpKind::Other));
+    }
+
     #[test]
     fn the_walk_never_passes_the_last_op() {
         const NO_ATTENTION: &[(i32, &str)] = V27.split_at(7).0;

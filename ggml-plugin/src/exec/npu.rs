@@ -201,3 +201,94 @@ impl Weights for Narrowed<'_> {
         dst.convert_from_f32_slice(&self.data[n * self.k..][..self.k]);
     }
 }
+
+#[cfg(all(test, feature = "simulator"))]
+mod tests {
+    use super::*;
+    use rocket_sim::SimBoard;
+
+    const M: usize = 20;
+    const K: usize = 96;
+    const N: usize = 80;
+
+    fn engine() -> NpuEngine {
+        let options = Options { workers: 2, budget: None, drain_on_signals: false };
+        NpuEngine::new(Arc::new(SimBoard::default()), options, None)
+    }
+
+    /// `len` eighths in -1..=1, aperiodic.
+    fn eighths(seed: u32, len: usize) -> Vec<f32> {
+        let mut x = seed;
+        (0..len)
+            .map(|_| {
+                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                ((x >> 24) % 17) as f32 / 8.0 - 1.0
+            })
+            .collect()
+    }
+
+    fn run(engine: &dyn Engine, a: &[f32], w: &[f32], key: Option<WeightKey>) -> Vec<f32> {
+        let scales = scale::row_scales(a, K).unwrap();
+        let mut out = vec![f32::NAN; M * N];
+        let job = MatMul {
+            name: "t",
+            m: M,
+            k: K,
+            n: N,
+            weight: Weight::F32(w),
+            key,
+            activation: a,
+            scales: &scales,
+            out: &mut out,
+        };
+        let record = engine.mul_mat(job).unwrap();
+        assert_eq!(record.resident, key.is_some());
+        out
+    }
+
+    /// Largest deviation from the product by its definition, in units of the bound of each element:
+    /// the activation's rounding to F16 beside the largest of its row, and the result's own.
+    fn deviation(a: &[f32], w: &[f32], out: &[f32]) -> f64 {
+        let at = |i: usize| {
+            let (row, kernel) = (&a[i / N * K..][..K], &w[i % N * K..][..K]);
+            let pairs = row.iter().zip(kernel).map(|(a, w)| (f64::from(*a), f64::from(*w)));
+            let (sum, weights) =
+                pairs.fold((0.0, 0.0), |(s, t), (a, w)| (s + a * w, t + f64::abs(w)));
+            let largest = row.iter().fold(0f64, |m, x| m.max(f64::from(x.abs())));
+            let bound = weights * largest * 2f64.powi(-11) + f64::abs(sum) * 2f64.powi(-10);
+            (f64::from(out[i]) - sum).abs() / bound.max(f64::MIN_POSITIVE)
+        };
+        (0..M * N).map(at).fold(0.0, |m, d| if d > m || d.is_nan() { d } else { m })
+    }
+
+    /// Two weights of one shape, and a third that took the place of the first in memory.
+    #[test]
+    fn weights_of_one_shape_are_not_taken_for_each_other() {
+        let engine = engine();
+        let a = eighths(1, M * K);
+        let first = WeightKey { data: 0x1000, bytes: 4 * N * K, buffer: 0x1000, sample: 11 };
+        let second = WeightKey { data: 0x9000, sample: 12, ..first };
+        let in_place = WeightKey { sample: 13, ..first };
+        // Twice each: once packed, once resident.
+        for (seed, key) in [(2, first), (3, second), (4, in_place)].repeat(2) {
+            let w = eighths(seed, N * K);
+            let out = run(&engine, &a, &w, Some(key));
+            assert!(deviation(&a, &w, &out) <= 1.0, "{key:?}");
+            assert!(deviation(&a, &eighths(seed + 1, N * K), &out) > 10.0, "the bound is slack");
+        }
+        engine.release();
+        assert_eq!(engine.npu().unwrap().budget().used(), 0);
+    }
+
+    /// Rows far beyond the range of F16, beside rows far below their precision.
+    #[test]
+    fn a_large_row_keeps_its_value_and_costs_the_others_nothing() {
+        let mut a = eighths(5, M * K);
+        for (row, size) in a.chunks_exact_mut(K).zip([1e7, 1e-3, 3e30, 1.0, 1e-20].repeat(4)) {
+            row.iter_mut().for_each(|x| *x *= size);
+        }
+        let w = eighths(6, N * K);
+        assert!(a.iter().any(|x| *x > 1000.0 * scale::F16_MAX));
+        assert!(deviation(&a, &w, &run(&engine(), &a, &w, None)) <= 1.0);
+    }
+}

@@ -9,6 +9,8 @@ mod file;
 mod in_flight;
 mod kernel;
 mod node;
+#[cfg(test)]
+mod tests;
 
 pub use bo::Bo;
 pub use file::{File, JOB_TIMEOUT_MS, Job, Pending, TAIL_BYTES};

@@ -66,4 +66,19 @@ mod tests {
             assert!(written(&cube, 8, 32), "a quiet NaN is a result");
         }
     }
+    /// Within a surface the writer goes one way or the other; a task stopped on its way leaves
+    /// the last row or the first.
+    #[test]
+    fn a_row_left_out_shows() {
+        for missing in [0, 7] {
+            let mut cube = vec![0u32; 8 * 16];
+            mark(&mut cube, 8, 16);
+            for (row, atom) in cube.chunks_exact_mut(4).enumerate() {
+                if row != 2 * 8 + missing {
+                    atom.fill(0x3F80_0000);
+                }
+            }
+            assert!(!written(&cube, 8, 16), "row {missing}");
+        }
+    }
 }

@@ -83,4 +83,19 @@ mod tests {
         assert_eq!(task_ns(&RK3588, 512_000, 0, 1_000_000), 1_000_000 + TASK_OVERHEAD_NS);
         assert_eq!(task_ns(&RK3588, 0, 2650, 600_000_000), 1000 + TASK_OVERHEAD_NS);
     }
+    /// At clocks so low that the budget and not the limit of 64 binds.
+    #[test]
+    fn a_job_is_as_long_as_its_budget_and_no_longer() {
+        let plan = TilePlan { mt: 256, kt: 384, nt: 256, n_mt: 4, n_kt: 10, n_nt: 16 };
+        let tile = Shape { m: 256, k: 384, n: 256 };
+        let bytes = task_bytes(DType::Fp16, tile, true);
+        for hz in [100_000, 1_000_000, 10_000_000, 60_000_000, 200_000_000] {
+            let one = KICK_NS + task_ns(&RK3588, tile.macs(), bytes, hz);
+            for budget in [1_000_000, 100_000_000] {
+                let tasks = tasks_per_job(&RK3588, DType::Fp16, &plan, hz, budget) as u64;
+                assert!(tasks == 1 || JOB_NS + tasks * one <= budget, "{tasks} at {hz} Hz");
+                assert!(tasks == 64 || JOB_NS + (tasks + 1) * one > budget, "{tasks} at {hz} Hz");
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use crate::{Case, open};
 use rocket_runtime::device::Board;
 use rocket_runtime::matmul::Npu;
 use rocket_runtime::plan::{Sequence, Shape, Summation};
-use rocket_sim::{Config, Fault, SimBoard};
+use rocket_sim::{Config, DriverProfile, Fault, SimBoard};
 use std::time::Duration;
 
 /// 2560 elements of K: five steps of 512 at 256 rows and 128 columns, several tiles a step.
@@ -111,6 +111,19 @@ fn files_are_closed_only_when_their_jobs_are_done() {
     drop(npu);
     let after = board.counters();
     assert_eq!((after.files_closed, after.closed_with_jobs_in_flight), (3, 0));
+
+    // A driver that refuses a job in the middle of a call has queued those before it.
+    let profile = DriverProfile::Patched;
+    let board = SimBoard::new(Config { profile, ..board.config().clone() });
+    let npu = open(&board, 1);
+    board.inject(Fault::HangJob(1));
+    board.inject(Fault::RejectJob(3));
+    let failed = Case::integers(SHAPE, 4).run(&npu, false, Summation::OnChip);
+    assert!(failed.is_err(), "a job that is refused is an error");
+    drop(npu);
+    let c = board.counters();
+    assert_eq!((c.files_closed, c.closed_with_jobs_in_flight), (1, 0));
+    assert_eq!((c.jobs, c.tasks, c.jobs_timed_out), (3, 12, 1), "jobs outlived their file");
 }
 
 /// After faults, the same Npu goes on with right numbers.

@@ -24,6 +24,25 @@ fn k_step(shape: Shape, workers: usize, resident: bool, j: usize) -> usize {
     Sequence::new(part, Summation::OnChip).expect("plans").plan.kt
 }
 
+/// One worker with several groups of columns, and several workers with one each: every column is
+/// multiplied with its own weights.
+#[test]
+fn every_column_meets_its_own_weights() {
+    for (n, workers, groups) in [(64 * 256 + 300, 1, 2), (300, 3, 1)] {
+        let shape = Shape { m: 12, k: 40, n };
+        let part = Shape { n: n.div_ceil(workers), ..shape };
+        let plan = Sequence::new(part, Summation::OnChip).expect("plans");
+        assert_eq!(plan.groups.len(), groups);
+        let case = Case::integers(shape, 9);
+        for resident in [false, true] {
+            let npu = open(&board(), workers);
+            let (c, _) = case.run(&npu, resident, Summation::OnChip).expect("runs");
+            let wrong = c.iter().zip(case.expected()).position(|(c, want)| f64::from(*c) != want);
+            assert_eq!(wrong, None, "{shape:?}, {workers} workers, resident {resident}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
