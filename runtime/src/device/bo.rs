@@ -158,8 +158,10 @@ impl Drop for Bo {
         if self.file.check_process().is_err() {
             return;
         }
-        // No job uses it: its Pending would hold a borrow. Nothing more can be done on an error.
-        let _ = self.file.node().close_bo(self.info.handle);
+        if self.file.drain_forgotten(self.info.handle) {
+            // Nothing more can be done about a handle that will not close.
+            let _ = self.file.node().close_bo(self.info.handle);
+        }
     }
 }
 

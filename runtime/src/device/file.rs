@@ -184,12 +184,23 @@ impl File {
 
     /// Waits for everything that is queued. Returns whether the queue is known to be empty.
     fn drain(&self) -> bool {
-        if self.wedged.load(Ordering::Relaxed) {
-            return self.lock().is_empty();
-        }
-        let waiting = self.lock().clone();
+        self.drain_where(|_| true)
+    }
+
+    /// Waits for submits whose Pending was forgotten, so that a buffer they write may be closed.
+    /// A Pending that lives borrows its buffers, so there is no other kind. Returns whether
+    /// nothing of the file can still be running unseen.
+    pub(super) fn drain_forgotten(&self, handle: u32) -> bool {
+        self.drain_where(|s| s.handle == handle) && !self.wedged.load(Ordering::Relaxed)
+    }
+
+    fn drain_where(&self, which: impl Fn(&Submitted) -> bool) -> bool {
+        let waiting: Vec<Submitted> = self.lock().iter().copied().filter(|s| which(s)).collect();
         let mut empty = true;
         for submitted in waiting {
+            if self.wedged.load(Ordering::Relaxed) {
+                return false;
+            }
             let limit = Deadline::after_ms(self.limit_ms(submitted.jobs));
             if matches!(self.prep(submitted.handle, limit), Ok(()) | Err(Errno::ENOENT)) {
                 self.settle(submitted);

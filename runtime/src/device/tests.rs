@@ -1,12 +1,13 @@
 //! [`File`], [`Bo`] and [`Pending`] against a driver that writes down what it is asked.
 
-use super::{Bo, BoInfo, Board, Deadline, DriverVersion, File, Job, JobRef, Mapping, Node};
+use super::{
+    Bo, BoInfo, Board, Deadline, DriverVersion, File, Job, JobRef, Mapping, Node, SharedWords,
+};
 use crate::soc::{Profile, RK3588};
 use crate::uapi::Task;
 use crate::{Error, Result};
 use nix::errno::Errno;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +48,15 @@ impl Driver {
     }
 }
 
+#[derive(Debug)]
+struct Words(Vec<AtomicU64>);
+
+impl SharedWords for Words {
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
 impl Board for Driver {
     fn profile(&self) -> &'static Profile {
         &RK3588
@@ -72,8 +82,8 @@ impl Node for Opened {
     }
 
     fn map_bo(&self, _: &BoInfo, len: usize) -> Result<Mapping, Errno> {
-        let memory = Vec::leak(vec![0u64; len.div_ceil(8)]);
-        Ok(Mapping::new(NonNull::from(memory).cast(), len, ()))
+        let words = std::iter::repeat_with(AtomicU64::default).take(len.div_ceil(8)).collect();
+        Mapping::of_words(Arc::new(Words(words)), len).ok_or(Errno::EINVAL)
     }
 
     fn submit(&self, jobs: &[JobRef<'_>]) -> Result<(), Errno> {
