@@ -1,9 +1,9 @@
 //! The built library inside real hosts.
 //!
-//! `ROCKET_TEST_HOST_ROOT` names an unpacked Debian root with llama.cpp (entered with bubblewrap),
-//! `ROCKET_TEST_HOST_BIN` a directory of a host built from source; `ROCKET_TEST_MODEL` an F16
-//! model. What is not named is skipped with a line that says so. The tests that need an engine run
-//! with the feature `test-engine`.
+//! `scripts/test` sets `ROCKET_TEST_HOST_ROOT` (an unpacked Debian root with llama.cpp, entered
+//! with bubblewrap), perhaps `ROCKET_TEST_HOST_BIN` (the programs of a host built from source) and
+//! `ROCKET_TEST_MODEL_DIR`, and turns on the feature `test-engine`; a plain `cargo nextest run`
+//! leaves these tests out.
 
 // Helpers of tests are tests.
 #![allow(clippy::unwrap_used)]
@@ -24,22 +24,17 @@ enum Host {
     Bin(PathBuf),
 }
 
-/// The hosts at hand and the model; empty (after a line) without them.
+/// The hosts at hand and the model.
 fn hosts() -> Vec<(Host, PathBuf)> {
     let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let Some(model) = var("ROCKET_TEST_MODEL") else {
-        eprintln!("skipped: ROCKET_TEST_MODEL is not set");
-        return Vec::new();
-    };
+    let model = var("ROCKET_TEST_MODEL_DIR").expect("ROCKET_TEST_MODEL_DIR; run scripts/test");
     let hosts: Vec<_> =
         [var("ROCKET_TEST_HOST_ROOT").map(Host::Root), var("ROCKET_TEST_HOST_BIN").map(Host::Bin)]
             .into_iter()
             .flatten()
-            .map(|h| (h, model.clone()))
+            .map(|h| (h, model.join("smollm2-f16.gguf")))
             .collect();
-    if hosts.is_empty() {
-        eprintln!("skipped: neither ROCKET_TEST_HOST_ROOT nor ROCKET_TEST_HOST_BIN is set");
-    }
+    assert!(!hosts.is_empty(), "ROCKET_TEST_HOST_ROOT or _BIN; run scripts/test");
     hosts
 }
 
