@@ -185,3 +185,25 @@ fn on_cpu(instance: &Instance, node: &Tensor) -> Result<(), String> {
     let threads = instance.threads.load(Ordering::Relaxed);
     cpu.compute(node, (threads > 0).then_some(threads))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weights of one shape at one address, one bit apart: any element of a small one, any run
+    /// that is looked at of a large one, and never the type alone.
+    #[test]
+    fn a_sample_sees_either_half_of_f32() {
+        let zeros = [0u16; 512];
+        for at in 0..zeros.len() {
+            let mut other = zeros;
+            other[at] = 1;
+            assert_ne!(sample(&[0, 1, 2], &zeros), sample(&[0, 1, 2], &other), "element {at}");
+        }
+        assert_ne!(sample(&[0, 1, 2], &zeros), sample(&[1, 1, 2], &zeros));
+        let large: Vec<u16> = vec![0; 1 << 20];
+        let mut other = large.clone();
+        other.iter_mut().skip(1).step_by(2).for_each(|x| *x = 0x3f80);
+        assert_ne!(sample(&[], &large), sample(&[], &other));
+    }
+}

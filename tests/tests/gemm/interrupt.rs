@@ -16,8 +16,30 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Set for the process that is to be interrupted.
+/// Set for the process that is to be interrupted: to `default`, or to `own` for a program with a
+/// handler of its own that exits at once, as llama.cpp's does.
 const CHILD: &str = "ROCKET_TEST_INTERRUPTED";
+/// The status such a handler ends with.
+const OWN_STATUS: i32 = 130;
+
+extern "C" fn exit_at_once(_: libc::c_int) {
+    // SAFETY: _exit is what a signal handler may call.
+    #[allow(unsafe_code)]
+    unsafe {
+        libc::_exit(OWN_STATUS)
+    }
+}
+
+#[allow(unsafe_code)]
+fn handle_signals() {
+    use nix::sys::signal::{SigHandler, signal};
+    for s in SIGNALS {
+        // SAFETY: the handler is async-signal-safe.
+        unsafe { signal(s, SigHandler::Handler(exit_at_once)) }.expect("installs");
+    }
+}
+
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// A board that says on standard output when jobs are submitted and when they were waited for.
 #[derive(Debug)]
@@ -82,8 +104,10 @@ impl Node for LoudNode {
 /// Not a test by itself: what the test below starts and interrupts.
 #[test]
 fn child() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
+    match std::env::var(CHILD).as_deref() {
+        Ok("own") => handle_signals(),
+        Ok(_) => {}
+        Err(_) => return,
     }
     let timeout = Duration::from_millis(400);
     let board = SimBoard::new(Config { timeout, ..Config::default() });
@@ -99,10 +123,10 @@ fn child() {
 
 #[test]
 fn a_signal_waits_for_the_jobs_in_flight() {
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    for (signal, handler) in SIGNALS.into_iter().flat_map(|s| [(s, "default"), (s, "own")]) {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "interrupt::child", "--nocapture"])
-            .env(CHILD, "1")
+            .env(CHILD, handler)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -117,8 +141,15 @@ fn a_signal_waits_for_the_jobs_in_flight() {
         let mut rest = String::new();
         lines.read_to_string(&mut rest).expect("reads");
         let status = child.wait().expect("ends");
-        assert_eq!(status.signal(), Some(signal as i32), "ended by the signal itself: {status}");
+        let ended = match handler {
+            "own" => status.code() == Some(OWN_STATUS),
+            _ => status.signal() == Some(signal as i32),
+        };
+        assert!(ended, "{signal}, {handler} handler: {status}");
         // The job in flight was waited for, and none was started after it.
-        assert!(rest.starts_with("waited") && !rest.contains("submitted"), "{signal}: {rest:?}");
+        assert!(
+            rest.starts_with("waited") && !rest.contains("submitted"),
+            "{signal}, {handler}: {rest:?}"
+        );
     }
 }
