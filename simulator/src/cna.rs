@@ -81,6 +81,11 @@ impl Cna {
         self.window.in_width * self.window.in_height
     }
 
+    /// Whether one plane of the image ends where the next begins.
+    pub fn planes_adjoin(&self) -> bool {
+        self.plane_pitch == 16 * self.rows() as u64
+    }
+
     /// Rows and values a row of the weight image: one row when depthwise.
     pub fn weight_extents(&self, format: Format) -> (usize, usize) {
         let values = |bytes: u64| bytes as usize * 8 / format.bits();
@@ -112,12 +117,13 @@ impl Cna {
                 self.read_plane(dma, addr, plane)?;
             }
             format.decode(words, floats);
-            for (m, row) in to.chunks_exact_mut(depth).enumerate() {
-                let row = row[first * atom..].chunks_exact_mut(atom).take(n);
-                for (i, to) in row.enumerate() {
-                    to.copy_from_slice(&floats[(i * rows + m) * atom..][..atom]);
-                }
-            }
+            let place = match atom {
+                4 => place::<4>,
+                8 => place::<8>,
+                16 => place::<16>,
+                _ => place::<32>,
+            };
+            place(to, depth, first, floats);
         }
         Ok(format.bytes(rows * depth) as u64)
     }
@@ -166,5 +172,17 @@ impl Cna {
             }
         }
         Ok(addr - self.weight_addr)
+    }
+}
+
+/// Copies planes of `ATOM` channels, a whole number of them in `planes`, to rows of `depth`
+/// values, from plane `first` on. A constant length makes copies of atoms fast.
+fn place<const ATOM: usize>(to: &mut [f32], depth: usize, first: usize, planes: &[f32]) {
+    let rows = to.len() / depth;
+    for (m, row) in to.chunks_exact_mut(depth).enumerate() {
+        let row = row[first * ATOM..].chunks_exact_mut(ATOM);
+        for (to, plane) in row.zip(planes.chunks_exact(rows * ATOM)) {
+            to.copy_from_slice(&plane[m * ATOM..][..ATOM]);
+        }
     }
 }

@@ -25,10 +25,10 @@ impl Convert {
 
     /// Scaled, shifted to the nearest, moved and clamped.
     pub fn requantise(&self, acc: i64) -> i8 {
-        let product = acc * self.scale;
+        let product = i128::from(acc) * i128::from(self.scale);
         let floor = product >> self.shift;
         let rest = product - (floor << self.shift);
-        let half = 1i64 << self.shift >> 1;
+        let half = (1i128 << self.shift) >> 1;
         let up = if self.shift == 0 || rest != half {
             rest > half
         } else if REQUANT_TIES_TO_EVEN {
@@ -36,13 +36,14 @@ impl Convert {
         } else {
             product > 0
         };
-        let moved = floor + i64::from(up && self.shift > 0) + self.offset;
+        let moved = floor + i128::from(up && self.shift > 0) + i128::from(self.offset);
         moved.clamp(i8::MIN.into(), i8::MAX.into()) as i8
     }
 
     /// Scaled, and shifted towards minus infinity.
     fn scaled(&self, acc: i64) -> i64 {
-        (acc * self.scale) >> self.shift
+        let shifted = (i128::from(acc) * i128::from(self.scale)) >> self.shift;
+        shifted.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
     /// The values as they lie in memory, row by row.
@@ -82,5 +83,7 @@ mod tests {
         assert_eq!(got, [8, 9, 10, 10, 10, 11, 12, 12]);
         assert_eq!([c.requantise(1 << 40), c.requantise(-(1 << 40))], [127, -128]);
         assert_eq!(Convert { offset: 0, scale: 3, shift: 0 }.requantise(-5), -15);
+        assert_eq!(Convert { offset: 0, scale: 65535, shift: 63 }.requantise(i64::MAX), 127);
+        assert_eq!(Convert { offset: 7, scale: 1, shift: 63 }.requantise(-(1 << 61)), 7);
     }
 }

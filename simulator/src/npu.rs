@@ -197,7 +197,7 @@ impl Npu {
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }
-        let nothing = match check::pass(mask)? {
+        let done = match check::pass(mask)? {
             Pass::Convolution => {
                 let kept = Kept {
                     feature: &self.feature,
@@ -222,7 +222,7 @@ impl Npu {
                 (!pool.store_nothing).then(|| Npu::pool(run, &pool))
             }
         };
-        nothing.unwrap_or_else(|| {
+        done.unwrap_or_else(|| {
             run.charge(0, 0);
             Ok(())
         })

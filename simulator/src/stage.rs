@@ -50,12 +50,12 @@ impl Stage {
         if let Some(bits) = self.factor {
             let factor = half::f16::from_bits(bits).to_f32();
             values.floats.iter_mut().for_each(|v| *v *= factor);
-            values.ints.iter_mut().for_each(|v| *v *= i64::from(bits));
+            values.ints.iter_mut().for_each(|v| *v = v.saturating_mul(bits.into()));
         }
         match self.addend {
             Some(Addend::Register(bits)) => {
                 values.floats.iter_mut().for_each(|v| *v += f32::from_bits(bits));
-                values.ints.iter_mut().for_each(|v| *v += i64::from(bits as i32));
+                values.ints.iter_mut().for_each(|v| *v = v.saturating_add((bits as i32).into()));
             }
             Some(Addend::PerChannel) => {
                 for row in values.ints.chunks_exact_mut(bias.len().max(1)) {

@@ -318,6 +318,9 @@ fn images() {
     s.run_words(&as_image(&s, 3, 5), 126);
     assert_eq!(s.rig.board.explanations(), []);
     assert_eq!(s.result(), s.expected());
+    // One pixel wide, with the convolution's stride formula: not a row too many.
+    s.run_words(&as_image(&s, 1, 15), 126);
+    assert_eq!(s.rig.board.explanations(), []);
     let s = Setup::new(&Rig::new(quick()), Shape::new(16, 64, 32));
     s.run_words(&as_image(&s, 8, 2), 126);
     s.assert_rule(Rule::ImageTooLow);

@@ -103,10 +103,14 @@ pub fn flying(r: &RegFile, tables: &Tables) -> Result<Flight, Hang> {
         let message = "flying pass with MRDMA disabled".to_owned();
         return Err(Hang::new(Rule::MrdmaWithoutFeed, message));
     }
+    // Trap 25.
     let armed = flight.dpu.operand.is_some();
     if armed != flight.rdma.erdma_on {
         let message = "flying pass".to_owned();
         return Err(Hang::new(Rule::OperandHalfArmed, message));
+    }
+    if !armed && flight.dpu.lookup.is_none() {
+        expect(r, Rule::NotModelled, (regs::DPU_EW_CFG, 0, 0), 1)?;
     }
     flight.findings.extend(stages::surfaces(r, &flight.dpu)?);
     stages::check(r, &flight.dpu, Format::Fp16)?;
