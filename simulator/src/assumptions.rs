@@ -7,10 +7,16 @@
 //!   infinities and NaN behave as IEEE says. A sum is rounded once to fp32 when the accumulator
 //!   delivers it.
 //! * Item 8: EW_SURF_STRIDE takes no part in addressing.
+//! * Item 2: tf32 operands lose their low 13 bits, without rounding.
 //! * Item 10 and Appendix C: a program whose operands do not fit their CBUF banks, or whose
 //!   registers must agree and do not, is refused: it hangs with an explanation.
 //! * Item 12: FEATURE_GRAINS and the burst lengths are inert.
 //! * Item 15: the last segment's REGISTER_AMOUNTS is inert.
+//! * Border values of floats and of 16-bit integers are the low bits of PAD_CON1 in their format.
+//! * npu-ops 1.1: BS adds before its ReLU; its multiplier is refused, as nobody has used it.
+//! * npu-ops 2.2: the look-up tables stay in the core until overwritten or reset; leaning on that
+//!   is noted. A code beyond fp16 is infinite before its exponent is moved; NaN has index zero.
+//! * npu-ops 4.8: the pooling sum and its two factors are fp32, narrowed once.
 //! * Trap 1: MRDMA enabled without an armed operand hangs whatever COMB_USE says.
 //! * Trap 4: only traps 1 and 3 wedge a core, only with
 //!   [`Config::sticky_wedge`](crate::Config::sticky_wedge), and a core reset does not unwedge it.
@@ -49,3 +55,26 @@ pub const RESET_CLEARS_CORE: bool = true;
 /// 3.2: one image line is this many bytes per unit of LINE_STRIDE, which counts 16-byte atoms of
 /// four lines.
 pub const LINE_PITCH_PER_STRIDE: u64 = 4;
+
+/// Item 4: a requantised value half way between two integers becomes the even one, as measured
+/// on the RK3576. The other candidate is away from zero.
+pub const REQUANT_TIES_TO_EVEN: bool = true;
+
+/// npu-ops 4.5: int8 borders take the second byte of PAD_CON1 in odd channels below 32 of every 64,
+/// the first elsewhere, in direct convolutions as in depthwise ones. Otherwise the first byte is
+/// the border everywhere.
+pub const PAD_BYTE_1_ON_ODD_LOW_CHANNELS: bool = true;
+
+/// npu-ops 9 item 1: a look-up index half way between two integers becomes the even one.
+pub const LUT_INDEX_TIES_TO_EVEN: bool = true;
+
+/// npu-ops 9 item 1: the extrapolation below the table rounds towards minus infinity. The other
+/// candidate is towards zero.
+pub const LUT_SLOPE_ROUNDS_DOWN: bool = true;
+
+/// Trap 17: how many pixels at the end of the tile a missing slack bank spoils.
+pub const MISSING_SLACK_SPOILS_PIXELS: usize = 4;
+
+/// Trap 27: how many values at the end a cube dimension at its maximum spoils (54 of 65528 were
+/// seen).
+pub const FULL_DIMENSION_SPOILS_VALUES: usize = 54;

@@ -14,10 +14,12 @@ pub enum DriverProfile {
 /// How results are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arithmetic {
-    /// fp64 products and sums in increasing k, one rounding to fp32 (npu-rk3588 5.2).
+    /// fp64 products and sums in increasing k, one rounding to fp32 (npu-rk3588 5.2). Integers
+    /// are summed as such.
     #[default]
     Exact,
     /// An fp32 matrix product in any order: within fp32 rounding of `Exact`, and much faster.
+    /// Integers stay exact: fp32 holds the partial sums they are cut into.
     Fast,
 }
 

@@ -6,17 +6,18 @@ pub const CORES: usize = 3;
 /// Exact counts of what the board did since it was made. Take two snapshots and subtract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Multiply-accumulates of executed tasks, from their registers: M*K*N each.
+    /// Multiply-accumulates of executed tasks, from their registers: M*K*N each, and for a
+    /// convolution its taps, border or not.
     pub macs: u64,
-    /// Feature bytes read by the CNA; zero for a task that reuses them.
+    /// Feature bytes read by the CNA, zero for a task that reuses them, and by the PPU's reader.
     pub dma_read_feature: u64,
     /// Weight bytes read by the CNA; zero for a task that reuses them.
     pub dma_read_weight: u64,
-    /// Operand bytes read by the DPU-RDMA.
+    /// Bytes read by the DPU-RDMA: operands, biases, and the cubes of flying passes.
     pub dma_read_operand: u64,
     /// Program bytes read by the PC.
     pub dma_read_regcmd: u64,
-    /// Bytes stored by the DPU.
+    /// Bytes stored by the DPU or the PPU.
     pub dma_write: u64,
     /// Programs that ran to completion.
     pub tasks: u64,

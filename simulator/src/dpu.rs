@@ -1,11 +1,14 @@
-//! DPU: element-wise stage, output conversion and the writer (npu-rk3588 2.5, 3.4, 5.4, 6).
+//! DPU: its stages in order, the element-wise one, and the writer (npu-rk3588 2.5, 3.4, 5.1, 6).
 
 use crate::assumptions::EW_NARROWS_ONCE;
 use crate::check::{Hang, unmapped_in};
-use crate::core::{KERNEL_GROUP, Scratch};
+use crate::convert::Convert;
+use crate::core::{Scratch, Values};
+use crate::format::Out;
 use crate::kernel::space::Dma;
+use crate::lut::{Lookup, Tables};
 use crate::regs::{self, RegFile};
-use half::slice::HalfFloatSliceExt;
+use crate::stage::{Addend, Stage};
 
 /// What the element-wise stage does with the sum and its operand (npu-rk3588 6.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,86 +48,110 @@ impl ElementWise {
     }
 }
 
-/// The DPU registers that say what is stored and where.
+/// The DPU registers that say what is done and where it is stored.
 #[derive(Debug, Clone)]
 pub struct Dpu {
     pub dst: u64,
     pub surf_stride: u64,
     pub surface_add: u64,
-    /// Surfaces stored of each kernel group.
+    /// Surfaces stored of each group.
     pub surfaces: usize,
-    /// fp32 in memory rather than fp16.
-    pub wide: bool,
+    /// Channels of a group: what its feed brings at a time.
+    pub group: usize,
+    pub out: Out,
     pub rows: usize,
     pub channels: usize,
+    pub bs: Stage,
+    pub bn: Stage,
     pub operand: Option<ElementWise>,
+    pub lookup: Option<Lookup>,
+    pub convert: Convert,
+    /// Trap 26: no more than the first row of this many channels is stored.
+    pub only_first_row_of: Option<usize>,
 }
 
 impl Dpu {
-    pub fn read(r: &RegFile) -> Dpu {
+    /// For a feed that brings `group` channels at a time.
+    pub fn read(r: &RegFile, group: usize, out: Out) -> Dpu {
         let extent = |reg, hi, lo| r.field(reg, hi, lo) as usize + 1;
         let height = extent(regs::DPU_DATA_CUBE_HEIGHT, 12, 0);
-        let armed = !r.bit(regs::DPU_EW_CFG, 0);
+        let armed = !r.bit(regs::DPU_EW_CFG, 0) && !r.bit(regs::DPU_EW_CFG, 1);
+        let from_memory = r.bit(regs::DPU_EW_CFG, 6);
         Dpu {
             dst: r.get(regs::DPU_DST_BASE_ADDR).into(),
             surf_stride: (r.get(regs::DPU_DST_SURF_STRIDE) & !0xf).into(),
             surface_add: (r.get(regs::DPU_SURFACE_ADD) & !0xf).into(),
             surfaces: extent(regs::DPU_BS_OW_CFG, 4, 2),
-            wide: r.field(regs::DPU_DATA_FORMAT, 31, 29) == 5,
+            group,
+            out,
             rows: height * extent(regs::DPU_DATA_CUBE_WIDTH, 12, 0),
             channels: extent(regs::DPU_DATA_CUBE_CHANNEL, 12, 0),
-            operand: ElementWise::read(r).filter(|_| armed),
+            bs: Stage::bs(r),
+            bn: Stage::bn(r),
+            operand: ElementWise::read(r).filter(|_| armed && from_memory),
+            lookup: Lookup::read(r),
+            convert: Convert::read(r),
+            only_first_row_of: None,
         }
     }
 
-    /// Elements of an output atom (npu-rk3588 3.1).
-    pub fn atom(&self) -> usize {
-        if self.wide { 4 } else { 8 }
+    /// Whether BS takes a bias of each channel from memory.
+    pub fn biased(&self) -> bool {
+        self.bs.addend == Some(Addend::PerChannel)
+    }
+
+    /// Everything between the feed and the writer; says how many look-ups met the zero code.
+    pub fn process(
+        &self,
+        values: &mut Values,
+        bias: &[i32],
+        operand: &[f32],
+        tables: &Tables,
+    ) -> usize {
+        self.bs.apply(values, bias);
+        self.bn.apply(values, &[]);
+        if let Some(op) = self.operand {
+            op.apply(&mut values.floats, operand);
+        }
+        self.lookup.map_or(0, |l| l.apply(tables, &mut values.floats))
     }
 
     /// First channel and address of each stored surface, in the order of storing
     /// (npu-rk3588 3.4).
     pub fn surface_list(&self) -> impl Iterator<Item = (usize, u64)> {
-        (0..self.channels / KERNEL_GROUP).flat_map(move |g| {
-            (0..self.surfaces).map(move |s| {
+        let kept = self.only_first_row_of.unwrap_or(self.channels);
+        (0..kept / self.group).flat_map(move |g| {
+            (0..self.surfaces.min(self.group / self.out.atom())).map(move |s| {
                 let group = self.dst + g as u64 * self.surface_add;
-                (g * KERNEL_GROUP + s * self.atom(), group + s as u64 * self.surf_stride)
+                (g * self.group + s * self.out.atom(), group + s as u64 * self.surf_stride)
             })
         })
     }
 
-    /// Converts and stores the sums, at most `limit` surfaces of them; says how many bytes.
+    /// Converts and stores the values, at most `limit` surfaces of them; says how many bytes.
     pub fn store(
         &self,
         dma: &mut Dma,
         scratch: &mut Scratch,
-        sums: &[f32],
+        values: &Values,
         limit: usize,
     ) -> Result<u64, Hang> {
-        let (rows, width) = (self.rows, self.channels);
-        // The narrowed sums, then room for one surface.
-        let narrowed = if self.wide { 0 } else { sums.len() / 4 };
-        let (words, _) = scratch.buffers(4 * (narrowed + 2 * rows));
-        let (narrow, surface) = words.split_at_mut(narrowed);
-        if !self.wide {
-            bytemuck::cast_slice_mut::<u64, half::f16>(narrow).convert_from_f32_slice(sums);
-        }
+        let (rows, width, ob) = (self.rows, self.channels, self.out.bytes());
+        // The converted values, then room for one surface.
+        let converted = rows * width * ob / 8;
+        let (words, _) = scratch.buffers(converted + 2 * rows, 0);
+        let (converted, surface) = words.split_at_mut(converted);
+        self.convert.store(self.out, values, converted);
+        let stored = if self.only_first_row_of.is_some() { 1 } else { rows };
+        let surface = &mut surface[..2 * stored];
         let mut bytes = 0;
         for (first, addr) in self.surface_list().take(limit) {
             for (m, atom) in surface.chunks_exact_mut(2).enumerate() {
-                if self.wide {
-                    let from = &sums[m * width + first..][..4];
-                    let pair = |i: usize| {
-                        u64::from(from[i].to_bits()) | u64::from(from[i + 1].to_bits()) << 32
-                    };
-                    atom.copy_from_slice(&[pair(0), pair(2)]);
-                } else {
-                    atom.copy_from_slice(&narrow[(m * width + first) / 4..][..2]);
-                }
+                atom.copy_from_slice(&converted[(m * width + first) * ob / 8..][..2]);
             }
             let fault = |f| unmapped_in(f, regs::DPU_DST_BASE_ADDR, "output store");
             dma.write(addr, surface).map_err(fault)?;
-            bytes += 16 * rows as u64;
+            bytes += surface.len() as u64 * 8;
         }
         Ok(bytes)
     }

@@ -9,9 +9,10 @@
 //! [`Rule`] it was.
 //!
 //! "spec" in these docs means the hardware and kernel notes this project is built from; a
-//! reference such as "npu-rk3588 3.2" names the file and section. This version runs fp16
-//! matrix products (fp16 or fp32 results, with or without an element-wise operand); anything
-//! else hangs with the explanation [`Rule::NotModelled`].
+//! reference such as "npu-rk3588 3.2" names the file and section. All number formats
+//! of the matrix product run, direct and depthwise convolutions, look-up tables behind a
+//! convolution or alone, and pooling; anything else hangs with the explanation
+//! [`Rule::NotModelled`].
 //!
 //! ```
 //! use rocket_runtime::device::{Board, Deadline};
@@ -33,18 +34,24 @@ pub mod assumptions;
 mod check;
 mod cna;
 mod config;
+mod convert;
 mod core;
 mod counters;
 mod dpu;
 mod explain;
 mod fault;
+mod format;
 mod kernel;
+mod lut;
 mod machine;
 mod node;
 mod npu;
 mod pc;
+mod ppu;
 mod rdma;
 mod regs;
+mod stage;
+mod window;
 
 pub use check::{Class, Rule};
 pub use config::{Arithmetic, Config, DriverProfile};

@@ -1,13 +1,12 @@
 //! One core: its registers, its CBUF, and the run of a job through its blocks.
 
 use crate::assumptions::RESET_CLEARS_CORE;
-use crate::check::{self, Extents, Hang, Kept, Plan};
-use crate::cna::{Cna, Image};
-use crate::dpu::Dpu;
+use crate::check::{self, Extents, Flight, Hang, Kept, Pass, Plan, Pool};
+use crate::cna::Image;
 use crate::kernel::sched::Job;
 use crate::kernel::space::Dma;
+use crate::lut::Tables;
 use crate::machine::Machine;
-use crate::rdma::Rdma;
 use crate::regs::RegFile;
 use crate::{CORES, Fault, Rule, core, pc};
 use rocket_runtime::plan::cost;
@@ -23,10 +22,15 @@ pub struct Npu {
     /// The CBUF (npu-rk3588 4.3): the last feature and weight images.
     pub feature: Image,
     pub weight: Image,
+    /// The look-up tables.
+    pub tables: Tables,
     last: Option<Extents>,
     scratch: core::Scratch,
+    /// The image unfolded to rows.
+    rows: Vec<f32>,
     operand: Vec<f32>,
-    sums: Vec<f32>,
+    bias: Vec<i32>,
+    values: core::Values,
 }
 
 /// One job on its way through the core.
@@ -69,6 +73,51 @@ impl Run<'_> {
         self.machine.explain(rule, self.job.file, Some(self.job.number), task, message);
     }
 
+    fn tell(&self, findings: &[(Rule, String)]) {
+        for (rule, message) in findings {
+            self.explain(*rule, Some(self.task), message.clone());
+        }
+    }
+
+    fn met_zero_codes(&self, zeros: usize) {
+        if zeros > 0 {
+            let message = format!("{zeros} values");
+            self.explain(Rule::LookupOfZero, Some(self.task), message);
+        }
+    }
+
+    /// The injected end of this task: after how many surfaces, and whether it hangs then.
+    fn cut(&self) -> Option<(usize, bool)> {
+        let at = (self.job.number, self.task);
+        self.faults.iter().find_map(|f| match *f {
+            Fault::PartialTask { job, task, surfaces } if (job, task) == at => {
+                Some((surfaces, true))
+            }
+            Fault::ShortTask { job, task, surfaces } if (job, task) == at => {
+                Some((surfaces, false))
+            }
+            _ => None,
+        })
+    }
+
+    /// Most surfaces this task stores.
+    fn limit(&self) -> usize {
+        self.cut().map_or(usize::MAX, |(surfaces, _)| surfaces)
+    }
+
+    /// Its surfaces are stored.
+    fn stored(&self) -> Result<(), Hang> {
+        match self.cut() {
+            Some((_, true)) => Err(self.injected("task hangs on request amid its stores")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Modelled time of a task.
+    fn charge(&mut self, macs: u64, bytes: u64) {
+        self.ns += cost::task_ns(&RK3588, macs, bytes, self.machine.config.clock_hz);
+    }
+
     fn injected(&self, what: &str) -> Hang {
         Hang::new(Rule::Injected, what.to_owned())
     }
@@ -81,10 +130,13 @@ impl Npu {
             words: Vec::new(),
             feature: Image::default(),
             weight: Image::default(),
+            tables: Tables::new(),
             last: None,
             scratch: core::Scratch::default(),
+            rows: Vec::new(),
             operand: Vec::new(),
-            sums: Vec::new(),
+            bias: Vec::new(),
+            values: core::Values::default(),
         }
     }
 
@@ -145,46 +197,80 @@ impl Npu {
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }
-        let kept =
-            Kept { feature: &self.feature, weight: &self.weight, last: self.last, first: now == 0 };
-        let plan = check::program(&self.regs, mask, &kept)?;
-        for (rule, message) in &plan.findings {
-            run.explain(*rule, Some(now), message.clone());
-        }
-        if plan.store_nothing {
-            run.ns += cost::task_ns(&RK3588, 0, 0, run.machine.config.clock_hz);
-            return Ok(());
-        }
-        self.compute(run, &plan)
+        let done = match check::pass(mask)? {
+            Pass::Convolution => {
+                let kept = Kept {
+                    feature: &self.feature,
+                    weight: &self.weight,
+                    last: self.last,
+                    tables: &self.tables,
+                    first: now == 0,
+                    chained: run.job.batched,
+                };
+                let plan = check::program(&self.regs, &kept)?;
+                run.tell(&plan.findings);
+                (!plan.store_nothing).then(|| self.compute(run, &plan))
+            }
+            Pass::Flying => {
+                let flight = check::flying(&self.regs, &self.tables)?;
+                run.tell(&flight.findings);
+                (!flight.store_nothing).then(|| self.fly(run, &flight))
+            }
+            Pass::Pooling => {
+                let pool = check::pool(&self.regs)?;
+                run.tell(&pool.findings);
+                (!pool.store_nothing).then(|| Npu::pool(run, &pool))
+            }
+        };
+        done.unwrap_or_else(|| {
+            run.charge(0, 0);
+            Ok(())
+        })
     }
 
+    /// A convolution with all that follows it.
     fn compute(&mut self, run: &mut Run<'_>, plan: &Plan) -> Result<(), Hang> {
-        let (cna, dpu, rdma): (&Cna, &Dpu, &Rdma) = (&plan.cna, &plan.dpu, &plan.rdma);
+        let (cna, dpu, rdma, format) = (&plan.cna, &plan.dpu, &plan.rdma, plan.format);
+        let (dma, scratch) = (&mut run.dma, &mut self.scratch);
         let mut feature_bytes = 0;
         if !cna.data_reuse {
-            feature_bytes =
-                cna.fetch_feature(&mut run.dma, &mut self.scratch, &mut self.feature)?;
+            feature_bytes = cna.fetch_feature(format, dma, scratch, &mut self.feature)?;
         }
         let mut weight_bytes = 0;
         if !cna.weight_reuse {
-            weight_bytes = cna.fetch_weight(&mut run.dma, &mut self.scratch, &mut self.weight)?;
+            weight_bytes = cna.fetch_weight(format, dma, scratch, &mut self.weight)?;
         }
         let shape = plan.extents.shape;
         self.last = Some(plan.extents);
+        let image = self.feature.fitted(cna.rows(), cna.channels);
+        let (kernels, depth) = cna.weight_extents(format);
+        let weight = self.weight.fitted(kernels, depth);
+        let rows = if cna.window.is_product() && shape.depthwise.is_none() {
+            &*image
+        } else {
+            let unit = shape.depthwise.unwrap_or(format.channel_unit());
+            cna.window.unfold(format, &image, cna.channels, unit, &mut self.rows);
+            &self.rows
+        };
         let arithmetic = run.machine.config.arithmetic;
-        let feature = self.feature.fitted(shape.m, shape.k);
-        let weight = self.weight.fitted(shape.n, shape.k);
-        core::multiply(arithmetic, shape, &feature, &weight, &mut self.scratch, &mut self.sums);
+        let (offset, values) = (plan.weight_offset, &mut self.values);
+        core::multiply(arithmetic, format, shape, [rows, &weight], offset, scratch, values);
 
         let mut operand_bytes = 0;
-        if let Some(op) = dpu.operand {
-            let (scratch, operand) = (&mut self.scratch, &mut self.operand);
-            operand_bytes = rdma.fetch_operand(&mut run.dma, scratch, operand)?;
-            op.apply(&mut self.sums, operand);
+        if dpu.biased() {
+            operand_bytes += rdma.fetch_bias(dma, &mut self.bias)?;
         }
+        if dpu.operand.is_some() {
+            operand_bytes += rdma.fetch_operand(dma, scratch, &mut self.operand)?;
+        }
+        let zeros = dpu.process(values, &self.bias, &self.operand, &self.tables);
         if plan.spoil_percent > 0 {
-            core::spoil(&mut self.sums, plan.spoil_percent);
+            values.spoil(plan.spoil_percent, 0);
         }
+        if plan.spoil_tail > 0 {
+            values.spoil(100, (shape.m * shape.n).saturating_sub(plan.spoil_tail));
+        }
+        run.met_zero_codes(zeros);
         let macs = shape.macs();
         run.machine.count(|c| {
             c.macs += macs;
@@ -193,24 +279,47 @@ impl Npu {
             c.dma_read_operand += operand_bytes;
         });
 
-        let (number, now) = (run.job.number, run.task);
-        let cut = run.faults.iter().find_map(|f| match *f {
-            Fault::PartialTask { job, task, surfaces } if (job, task) == (number, now) => {
-                Some((surfaces, true))
-            }
-            Fault::ShortTask { job, task, surfaces } if (job, task) == (number, now) => {
-                Some((surfaces, false))
-            }
-            _ => None,
-        });
-        let limit = cut.map_or(usize::MAX, |(surfaces, _)| surfaces);
-        let stored = dpu.store(&mut run.dma, &mut self.scratch, &self.sums, limit);
+        let limit = run.limit();
+        let stored = dpu.store(&mut run.dma, scratch, values, limit);
         run.machine.count(|c| c.dma_write += *stored.as_ref().unwrap_or(&0));
         let bytes = stored? + feature_bytes + weight_bytes + operand_bytes;
-        if let Some((_, true)) = cut {
-            return Err(run.injected("task hangs on request amid its stores"));
+        run.stored()?;
+        run.charge(macs, bytes);
+        Ok(())
+    }
+
+    /// A pass through the DPU alone.
+    fn fly(&mut self, run: &mut Run<'_>, flight: &Flight) -> Result<(), Hang> {
+        let (dpu, values) = (&flight.dpu, &mut self.values);
+        values.ints.clear();
+        let read = flight.rdma.fetch_main(&mut run.dma, &mut values.floats)?;
+        // Trap 25: an operand reads as zero.
+        self.operand.clear();
+        self.operand.resize(values.floats.len(), 0.0);
+        let zeros = dpu.process(values, &[], &self.operand, &self.tables);
+        if flight.spoil_tail > 0 {
+            values.spoil(100, values.floats.len().saturating_sub(flight.spoil_tail));
         }
-        run.ns += cost::task_ns(&RK3588, macs, bytes, run.machine.config.clock_hz);
+        run.met_zero_codes(zeros);
+        run.machine.count(|c| c.dma_read_operand += read);
+        let limit = run.limit();
+        let stored = dpu.store(&mut run.dma, &mut self.scratch, values, limit)?;
+        run.machine.count(|c| c.dma_write += stored);
+        run.stored()?;
+        run.charge(0, read + stored);
+        Ok(())
+    }
+
+    /// A pass through the PPU.
+    fn pool(run: &mut Run<'_>, pool: &Pool) -> Result<(), Hang> {
+        let limit = run.limit();
+        let [read, stored] = pool.ppu.run(&mut run.dma, pool.method, limit)?;
+        run.machine.count(|c| {
+            c.dma_read_feature += read;
+            c.dma_write += stored;
+        });
+        run.stored()?;
+        run.charge(0, read + stored);
         Ok(())
     }
 }

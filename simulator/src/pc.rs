@@ -92,6 +92,7 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
 
 fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
     npu.regs.begin_program();
+    npu.tables.begin_program();
     let mut program = Program::default();
     let mut barrier = false;
     for (i, &word) in words.iter().enumerate() {
@@ -123,6 +124,7 @@ fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
                     let message = format!("word {i} is 0x{word:016x}");
                     return Err(Hang::new(Rule::PageMismatch, message));
                 }
+                npu.tables.write(offset, value);
             }
             _ => return Err(unknown()),
         }

@@ -1,17 +1,19 @@
-//! DPU-RDMA: reads the element-wise operand cube (npu-rk3588 2.6, 6.3).
+//! DPU-RDMA: reads the element-wise operand cube, the bias of each channel, and the cube of a
+//! flying pass (npu-rk3588 2.6, 6.3, B.4; npu-ops 1.8).
 
 use crate::assumptions::ZERO_NOTCH_REPEATS_FIRST_SURFACE;
 use crate::check::{Hang, unmapped_in};
 use crate::core::{ATOM, KERNEL_GROUP, Scratch};
+use crate::format::Format;
 use crate::kernel::space::Dma;
 use crate::regs::{self, RegFile};
-use half::slice::HalfFloatSliceExt;
 
 /// The registers that say where the operand lies.
 #[derive(Debug, Clone)]
 pub struct Rdma {
     src: u64,
     ew_base: u64,
+    bias: u64,
     pub notch: u64,
     pub ew_notch: u64,
     pub rows: usize,
@@ -27,6 +29,7 @@ impl Rdma {
         Rdma {
             src: r.get(regs::RDMA_SRC_BASE_ADDR).into(),
             ew_base: r.get(regs::RDMA_EW_BASE_ADDR).into(),
+            bias: r.get(regs::RDMA_BS_BASE_ADDR).into(),
             notch: (r.get(regs::RDMA_SURF_NOTCH) & !0xf).into(),
             ew_notch: (r.get(regs::RDMA_EW_SURF_NOTCH) & !0xf).into(),
             rows: extent(regs::RDMA_DATA_CUBE_HEIGHT) * extent(regs::RDMA_DATA_CUBE_WIDTH),
@@ -70,17 +73,37 @@ impl Rdma {
         operand: &mut Vec<f32>,
     ) -> Result<u64, Hang> {
         operand.resize(self.rows * self.channels, 0.0);
-        let (words, floats) = scratch.buffers(self.rows * ATOM);
+        let (words, floats) = scratch.buffers(2 * self.rows, self.rows * ATOM);
         let mut bytes = 0;
         for (first, addr, reg) in self.surface_list() {
             dma.read(addr, words).map_err(|f| unmapped_in(f, reg, "operand fetch"))?;
             bytes += self.surface_bytes();
-            bytemuck::cast_slice::<u64, half::f16>(words).convert_to_f32_slice(floats);
+            Format::Fp16.decode(words, floats);
             let rows = operand.chunks_exact_mut(self.channels);
             for (row, atom) in rows.zip(floats.chunks_exact(ATOM)) {
                 row[first..first + ATOM].copy_from_slice(atom);
             }
         }
         Ok(bytes)
+    }
+
+    /// Reads the int32 bias of each channel; says how many bytes that was.
+    pub fn fetch_bias(&self, dma: &mut Dma, bias: &mut Vec<i32>) -> Result<u64, Hang> {
+        let mut words = vec![0u64; self.channels.div_ceil(2)];
+        let fault = |f| unmapped_in(f, regs::RDMA_BS_BASE_ADDR, "bias fetch");
+        dma.read(self.bias, &mut words).map_err(fault)?;
+        bias.clear();
+        bias.extend_from_slice(&bytemuck::cast_slice(&words)[..self.channels]);
+        Ok(4 * self.channels as u64)
+    }
+
+    /// Reads the cube of a flying pass, one atom deep; says how many bytes that was.
+    pub fn fetch_main(&self, dma: &mut Dma, values: &mut Vec<f32>) -> Result<u64, Hang> {
+        let mut words = vec![0u64; 2 * self.rows];
+        let fault = |f| unmapped_in(f, regs::RDMA_SRC_BASE_ADDR, "cube fetch");
+        dma.read(self.src, &mut words).map_err(fault)?;
+        values.resize(self.rows * ATOM, 0.0);
+        Format::Fp16.decode(&words, values);
+        Ok(self.surface_bytes())
     }
 }

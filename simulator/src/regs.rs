@@ -1,6 +1,6 @@
-//! The register file of one core and the names of its registers (npu-rk3588 2.3 to 2.6).
+//! The register file of one core and the names of its registers (npu-rk3588 2.3 to 2.6, B.3).
 
-// Offsets of the registers that a matmul or convolution program writes.
+// Offsets of the registers that programs write.
 macro_rules! registers {
     ($($name:ident = $offset:literal;)*) => {
         // A name is worth having even where no block reads the register.
@@ -53,6 +53,18 @@ registers! {
     RDMA_EW_BASE_ADDR = 0x5038; RDMA_EW_SURF_STRIDE = 0x5040; RDMA_FEATURE_MODE_CFG = 0x5044;
     RDMA_SRC_DMA_CFG = 0x5048; RDMA_SURF_NOTCH = 0x504c; RDMA_PAD_CFG = 0x5064;
     RDMA_WEIGHT = 0x5068; RDMA_EW_SURF_NOTCH = 0x506c;
+    PPU_DATA_CUBE_IN_WIDTH = 0x600c; PPU_DATA_CUBE_IN_HEIGHT = 0x6010;
+    PPU_DATA_CUBE_IN_CHANNEL = 0x6014; PPU_DATA_CUBE_OUT_WIDTH = 0x6018;
+    PPU_DATA_CUBE_OUT_HEIGHT = 0x601c; PPU_DATA_CUBE_OUT_CHANNEL = 0x6020;
+    PPU_OPERATION_MODE_CFG = 0x6024; PPU_POOLING_KERNEL_CFG = 0x6034;
+    PPU_RECIP_KERNEL_WIDTH = 0x6038; PPU_RECIP_KERNEL_HEIGHT = 0x603c;
+    PPU_POOLING_PADDING_CFG = 0x6040; PPU_PADDING_VALUE_1 = 0x6044; PPU_PADDING_VALUE_2 = 0x6048;
+    PPU_DST_BASE_ADDR = 0x6070; PPU_DST_SURF_STRIDE = 0x607c; PPU_DATA_FORMAT = 0x6084;
+    PPU_MISC_CTRL = 0x60dc;
+    PPU_RDMA_CUBE_IN_WIDTH = 0x700c; PPU_RDMA_CUBE_IN_HEIGHT = 0x7010;
+    PPU_RDMA_CUBE_IN_CHANNEL = 0x7014; PPU_RDMA_SRC_BASE_ADDR = 0x701c;
+    PPU_RDMA_SRC_LINE_STRIDE = 0x7024; PPU_RDMA_SRC_SURF_STRIDE = 0x7028;
+    PPU_RDMA_DATA_FORMAT = 0x7030;
 }
 
 /// A register's name with its offset, for messages.

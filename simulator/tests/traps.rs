@@ -79,7 +79,7 @@ fn enable_mask() {
     for (mask, rule) in [
         (0x0d, Rule::EnableWithoutRdma),
         (0x18, Rule::NotModelled),
-        (0x60, Rule::NotModelled),
+        (0x60, Rule::RegistersNotWritten),
         (0x7f, Rule::UnknownMask),
     ] {
         let s = plain();
@@ -192,7 +192,8 @@ fn registers_of_earlier_programs() {
 fn precisions() {
     broken(0x4010, 0x4800_0007, Rule::DpuPrecision7);
     broken(0x4010, 0xe800_0002, Rule::DpuPrecision7);
-    broken(0x100c, 0, Rule::NotModelled);
+    broken(0x100c, 0, Rule::PrecisionsDisagree);
+    broken(0x100c, 5 << 7 | 5 << 4, Rule::NotModelled);
     broken(0x100c, 2 << 7, Rule::PrecisionsDisagree);
     broken(0x3010, 0x501, Rule::PrecisionsDisagree);
     broken(0x3010, 0x200, Rule::PrecisionsDisagree);
@@ -287,18 +288,20 @@ fn disagreeing_sizes() {
 #[test]
 fn stages_not_modelled() {
     for (reg, value) in [
-        (0x100c, 0x123),
-        (0x1014, 0x12),
-        (0x1038, 3 << 24 | 3 << 16 | 32),
-        (0x1068, 0x11),
-        (0x4040, 0x52),
-        (0x4060, 0x12),
+        (0x100c, 0x121),
+        (0x1014, 0x109),
+        (0x4040, 0x42),
+        (0x4060, 0x70),
         (0x400c, 0x1e5),
         (0x4088, 1),
         (0x501c, 2),
     ] {
         broken(reg, value, Rule::NotModelled);
     }
+    broken(0x100c, 0x123, Rule::ModesDisagree);
+    broken(0x3010, 0x203, Rule::ModesDisagree);
+    broken(0x1014, 0x12, Rule::SizesDisagree);
+    broken(0x1038, 3 << 24 | 3 << 16 | 32, Rule::WeightSizes);
     broken(0x1100, 1, Rule::CompressedWeights);
     broken(0x1144, 1, Rule::CompressedWeights);
 }

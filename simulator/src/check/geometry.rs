@@ -1,9 +1,10 @@
 //! Registers that must agree with each other (npu-rk3588 2.2, Appendix C), and fields that must
 //! hold the one value this version models.
 
+use super::precision::Precisions;
 use super::{Hang, Rule};
 use crate::cna::Cna;
-use crate::core::KERNEL_GROUP;
+use crate::format::{Format, Out};
 use crate::regs::{self, RegFile};
 
 /// CBUF banks and their size (npu-rk3588 4.1).
@@ -11,24 +12,24 @@ const BANKS: u64 = 12;
 const BANK_BYTES: u64 = 32768;
 /// Bytes of a CBUF entry.
 const ENTRY: u64 = 64;
-const ESZ: u64 = 2;
-/// Channels of an fp16 weight block.
-const CHANNEL_UNIT: usize = 32;
+/// CONV_MODE of a depthwise convolution.
+const DEPTHWISE: u64 = 3;
 
 /// A field of a register: offset, high bit, low bit.
-type Field = (u16, u32, u32);
+pub type Field = (u16, u32, u32);
 
 /// All geometry checks of a program that passed the precision checks.
-pub fn check(r: &RegFile, c: &Cna) -> Result<(), Hang> {
+pub fn check(r: &RegFile, c: &Cna, p: &Precisions) -> Result<(), Hang> {
     modelled(r)?;
+    modes(r, c, p)?;
     aligned(r)?;
-    sizes(r, c)?;
-    weights(r, c)?;
-    banks(r, c)
+    sizes(r, c, p.format)?;
+    weights(r, c, p.format)?;
+    banks(r, c, p.format)
 }
 
 /// Checks that a field holds `want`.
-fn expect(r: &RegFile, rule: Rule, (reg, hi, lo): Field, want: u64) -> Result<(), Hang> {
+pub fn expect(r: &RegFile, rule: Rule, (reg, hi, lo): Field, want: u64) -> Result<(), Hang> {
     let found = u64::from(r.field(reg, hi, lo));
     if found == want {
         return Ok(());
@@ -37,48 +38,35 @@ fn expect(r: &RegFile, rule: Rule, (reg, hi, lo): Field, want: u64) -> Result<()
     Err(Hang::new(rule, message))
 }
 
-/// Fields whose other values stand for convolutions, stages or modes not modelled yet.
+/// Fields whose other values stand for stages or modes not modelled yet.
 fn modelled(r: &RegFile) -> Result<(), Hang> {
     const FIXED: &[(Field, u64)] = &[
-        // Direct convolution, nothing special about its input.
+        // Nothing special about the input.
         ((regs::CNA_CONV_CON1, 31, 10), 0),
-        ((regs::CNA_CONV_CON1, 3, 0), 0),
         ((regs::CNA_CONV_CON2, 2, 0), 0),
         ((regs::CNA_CONV_CON2, 23, 16), 0),
-        // Stride 1, no dilation.
-        ((regs::CNA_CONV_CON3, 31, 0), 0x9),
-        // 1x1 kernels.
-        ((regs::CNA_WEIGHT_SIZE2, 28, 24), 1),
-        ((regs::CNA_WEIGHT_SIZE2, 20, 16), 1),
+        // No deconvolution.
+        ((regs::CNA_CONV_CON3, 31, 26), 0),
+        ((regs::CNA_CONV_CON3, 15, 6), 0),
         // Input conversion bypassed.
         ((regs::CNA_CVT_CON0, 0, 0), 1),
         ((regs::CNA_CVT_CON5, 31, 0), 0),
-        // No skipping, no padding.
+        // No skipping.
         ((regs::CNA_FC_CON0, 31, 0), 0),
         ((regs::CNA_FC_CON1, 16, 0), 0),
         ((regs::CNA_FC_CON2, 16, 0), 0),
-        ((regs::CNA_PAD_CON0, 7, 0), 0),
-        // Not depthwise, no shift before the DPU.
-        ((regs::CORE_MISC_CFG, 1, 1), 0),
+        // No shift before the DPU.
         ((regs::CORE_CLIP_TRUNCATE, 6, 0), 0),
         // The DPU follows the CORE.
         ((regs::DPU_FEATURE_MODE_CFG, 31, 25), 0),
-        ((regs::DPU_FEATURE_MODE_CFG, 4, 3), 0),
         ((regs::DPU_FEATURE_MODE_CFG, 2, 1), 2),
         ((regs::DPU_FEATURE_MODE_CFG, 0, 0), 0),
         ((regs::DPU_DATA_FORMAT, 25, 3), 0),
         ((regs::DPU_OFFSET_PEND, 15, 0), 0),
         ((regs::DPU_DATA_CUBE_NOTCH_ADDR, 28, 0), 0),
-        ((regs::DPU_BS_CFG, 0, 0), 1),
-        ((regs::DPU_BN_CFG, 0, 0), 1),
         ((regs::DPU_BS_OW_CFG, 31, 11), 0),
-        ((regs::DPU_BS_OW_CFG, 1, 0), 2),
-        ((regs::DPU_OUT_CVT_OFFSET, 31, 0), 0),
-        ((regs::DPU_OUT_CVT_SCALE, 15, 0), 1),
-        ((regs::DPU_OUT_CVT_SHIFT, 31, 0), 0),
-        ((regs::DPU_LUT_ACCESS_CFG, 31, 0), 0),
-        // No per-channel operands.
-        ((regs::RDMA_BRDMA_CFG, 4, 1), 0),
+        ((regs::DPU_BS_OW_CFG, 0, 0), 0),
+        // No operands of BN from memory, no flight.
         ((regs::RDMA_NRDMA_CFG, 4, 1), 0),
         ((regs::RDMA_FEATURE_MODE_CFG, 0, 0), 0),
         ((regs::RDMA_SRC_DMA_CFG, 31, 0), 0),
@@ -95,6 +83,30 @@ fn modelled(r: &RegFile) -> Result<(), Hang> {
     Ok(())
 }
 
+/// Which blocks work depthwise, and whether the weight offset is in use (npu-rk3588 B.2,
+/// npu-ops 1.3).
+fn modes(r: &RegFile, c: &Cna, p: &Precisions) -> Result<(), Hang> {
+    let mode = r.field(regs::CNA_CONV_CON1, 3, 0).into();
+    if mode != 0 && mode != DEPTHWISE {
+        return Err(Hang::new(Rule::NotModelled, format!("convolution mode {mode}")));
+    }
+    for (field, want) in [
+        ((regs::CORE_MISC_CFG, 1, 1), u64::from(c.depthwise)),
+        ((regs::DPU_FEATURE_MODE_CFG, 4, 3), mode),
+        ((regs::RDMA_FEATURE_MODE_CFG, 2, 1), mode),
+    ] {
+        expect(r, Rule::ModesDisagree, field, want)?;
+    }
+    let known =
+        !c.depthwise || matches!((p.format, p.out), (Format::Fp16, Out::Fp16) | (_, Out::Int8));
+    if !known {
+        let message = format!("depthwise {:?} to {:?}", p.format, p.out);
+        return Err(Hang::new(Rule::NotModelled, message));
+    }
+    let bypass = !c.depthwise && p.out != Out::Int8;
+    expect(r, Rule::NotModelled, (regs::DPU_BS_OW_CFG, 1, 1), u64::from(bypass))
+}
+
 /// Trap 31: addresses of data are addresses of 16-byte atoms.
 fn aligned(r: &RegFile) -> Result<(), Hang> {
     for reg in [
@@ -103,6 +115,7 @@ fn aligned(r: &RegFile) -> Result<(), Hang> {
         regs::DPU_DST_BASE_ADDR,
         regs::RDMA_SRC_BASE_ADDR,
         regs::RDMA_EW_BASE_ADDR,
+        regs::RDMA_BS_BASE_ADDR,
     ] {
         expect(r, Rule::AddressUnaligned, (reg, 3, 0), 0)?;
     }
@@ -110,21 +123,33 @@ fn aligned(r: &RegFile) -> Result<(), Hang> {
 }
 
 /// Width, height and channels as each block sees them; trap 16.
-fn sizes(r: &RegFile, c: &Cna) -> Result<(), Hang> {
-    let (w, h, k, n) = (c.width as u64, c.height as u64, c.channels as u64, c.kernels as u64);
-    if w == 0 || h == 0 || k == 0 || n == 0 {
-        let message = format!("width {w}, height {h}, channels {k}, kernels {n}");
+fn sizes(r: &RegFile, c: &Cna, format: Format) -> Result<(), Hang> {
+    let v = &c.window;
+    let n = if c.depthwise { c.channels } else { c.kernels };
+    if c.rows() == 0 || c.channels == 0 || n == 0 || v.taps() == 0 || !v.touches_image() {
+        let message = format!("{v:?}, {} channels, {n} kernels", c.channels);
         return Err(Hang::new(Rule::SizesDisagree, message));
     }
-    if !c.channels.is_multiple_of(CHANNEL_UNIT) || !c.kernels.is_multiple_of(KERNEL_GROUP) {
-        return Err(Hang::new(Rule::ChannelsNotAligned, format!("K = {k}, N = {n}")));
+    let (unit, group) = match format.depthwise_group().filter(|_| c.depthwise) {
+        Some(group) => (group, group),
+        None => (format.channel_unit(), format.kernel_group()),
+    };
+    if !c.channels.is_multiple_of(unit) || !n.is_multiple_of(group) {
+        let message = format!("K = {}, N = {n}", c.channels);
+        return Err(Hang::new(Rule::ChannelsNotAligned, message));
     }
+    if c.depthwise {
+        expect(r, Rule::SizesDisagree, (regs::CNA_WEIGHT_SIZE2, 13, 0), 1)?;
+    }
+    let (k, n) = (c.channels as u64, n as u64);
+    let (iw, ih) = (v.in_width as u64, v.in_height as u64);
+    let (w, h) = (v.out_width as u64, v.out_height as u64);
     let agree: &[(Field, u64)] = &[
         ((regs::CNA_DATA_SIZE1, 29, 16), (k - 1) & 0x3fff),
         ((regs::CNA_DATA_SIZE2, 10, 0), w),
         ((regs::CNA_DATA_SIZE3, 21, 0), w * h),
-        ((regs::CNA_FC_DATA_SIZE0, 29, 16), w),
-        ((regs::CNA_FC_DATA_SIZE0, 10, 0), h),
+        ((regs::CNA_FC_DATA_SIZE0, 29, 16), iw),
+        ((regs::CNA_FC_DATA_SIZE0, 10, 0), ih),
         ((regs::CNA_FC_DATA_SIZE1, 15, 0), k),
         ((regs::CORE_DATAOUT_SIZE_0, 31, 16), h - 1),
         ((regs::CORE_DATAOUT_SIZE_0, 15, 0), w - 1),
@@ -146,20 +171,21 @@ fn sizes(r: &RegFile, c: &Cna) -> Result<(), Hang> {
     Ok(())
 }
 
-fn weights(r: &RegFile, c: &Cna) -> Result<(), Hang> {
-    let row = c.channels as u64 * ESZ;
+fn weights(r: &RegFile, c: &Cna, format: Format) -> Result<(), Hang> {
+    let row = format.bytes(c.window.taps() * c.channels) as u64;
     expect(r, Rule::WeightSizes, (regs::CNA_WEIGHT_SIZE1, 18, 0), row)?;
-    expect(r, Rule::WeightSizes, (regs::CNA_WEIGHT_SIZE0, 31, 0), row * c.kernels as u64)
+    let kernels = if c.depthwise { 1 } else { c.kernels as u64 };
+    expect(r, Rule::WeightSizes, (regs::CNA_WEIGHT_SIZE0, 31, 0), row * kernels)
 }
 
 /// Both operands must be resident (npu-rk3588 4.1); traps 18 and 19.
-fn banks(r: &RegFile, c: &Cna) -> Result<(), Hang> {
-    let row = c.channels as u64 * ESZ;
-    let features = (c.rows() as u64 * row).div_ceil(BANK_BYTES);
-    let need = (c.kernels as u64 * row).div_ceil(BANK_BYTES);
+fn banks(r: &RegFile, c: &Cna, format: Format) -> Result<(), Hang> {
+    let row = c.bytes_per_kernel;
+    let features = (format.bytes(c.rows() * c.channels) as u64).div_ceil(BANK_BYTES);
+    let need = c.weight_bytes.div_ceil(BANK_BYTES);
     let data = u64::from(r.field(regs::CNA_CBUF_CON0, 3, 0));
     let weight = u64::from(r.field(regs::CNA_CBUF_CON0, 7, 4));
-    if features > BANKS - 1 || row > BANK_BYTES {
+    if features > BANKS - 1 || row > BANK_BYTES && !c.depthwise {
         let message = format!("features need {features} banks, a kernel {row} bytes");
         return Err(Hang::new(Rule::TooLargeForCbuf, message));
     }
@@ -171,8 +197,17 @@ fn banks(r: &RegFile, c: &Cna) -> Result<(), Hang> {
         let message = format!("weights need {need} banks and have {weight}");
         return Err(Hang::new(Rule::WeightsExceedBanks, message));
     }
-    let entries = (c.width as u64 * row).div_ceil(ENTRY);
-    expect(r, Rule::DataEntries, (regs::CNA_CBUF_CON1, 13, 0), entries)
+    let line = format.bytes(c.window.in_width * c.channels) as u64;
+    expect(r, Rule::DataEntries, (regs::CNA_CBUF_CON1, 13, 0), line.div_ceil(ENTRY))
+}
+
+/// Trap 17: int8 features that nearly fill their last bank, and no bank after it.
+pub fn slack_is_missing(r: &RegFile, c: &Cna) -> Option<String> {
+    let bytes = Format::Int8.bytes(c.rows() * c.channels) as u64;
+    let data = u64::from(r.field(regs::CNA_CBUF_CON0, 3, 0));
+    let last = bytes % BANK_BYTES * 100;
+    let trapped = data == bytes.div_ceil(BANK_BYTES) && last > 97 * BANK_BYTES;
+    trapped.then(|| format!("{bytes} bytes of features in {data} banks"))
 }
 
 /// An fp16 operand cube, one value a pixel and channel (npu-rk3588 6.2).

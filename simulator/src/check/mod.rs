@@ -2,14 +2,24 @@
 //! its blocks run (npu-rk3588 4.5, Appendix C).
 
 mod geometry;
+mod passes;
+mod precision;
 mod rules;
+mod stages;
+
+pub use passes::{Flight, Pool, flying, pool};
 
 pub use rules::{Class, Rule};
 
-use crate::assumptions::{BAD_ROWS_SPOIL_EVERYTHING, FC_DATA_BANK_SPOILS_PERCENT};
+use crate::assumptions::{
+    BAD_ROWS_SPOIL_EVERYTHING, FC_DATA_BANK_SPOILS_PERCENT, MISSING_SLACK_SPOILS_PIXELS,
+};
 use crate::cna::{Cna, Image};
+use crate::core::Shape;
 use crate::dpu::{Dpu, ElementWise};
+use crate::format::Format;
 use crate::kernel::space::Fault;
+use crate::lut::Tables;
 use crate::rdma::Rdma;
 use crate::regs::{self, RegFile};
 
@@ -49,20 +59,37 @@ pub fn unmapped_in(fault: Fault, register: u16, what: &str) -> Hang {
 #[derive(Debug)]
 pub struct Plan {
     pub extents: Extents,
+    pub format: Format,
+    /// What is added to every integer weight (npu-ops 1.5).
+    pub weight_offset: i64,
     pub cna: Cna,
     pub dpu: Dpu,
     pub rdma: Rdma,
     pub findings: Vec<(Rule, String)>,
     pub store_nothing: bool,
     pub spoil_percent: u64,
+    /// Values at the end that become noise.
+    pub spoil_tail: usize,
 }
 
-/// The mask of every matmul and convolution (npu-rk3588 1.3).
-const MASK_CONV: u32 = 0x1d;
-/// The same without DPU-RDMA (trap 2).
-const MASK_NO_RDMA: u32 = 0x0d;
-const MASK_LUT: u32 = 0x18;
-const MASK_PPU: u32 = 0x60;
+/// What the enable mask starts (npu-rk3588 1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    Convolution,
+    Flying,
+    Pooling,
+}
+
+/// The pass of a mask; trap 2.
+pub fn pass(mask: u32) -> Result<Pass, Hang> {
+    match mask {
+        0x1d => Ok(Pass::Convolution),
+        0x18 => Ok(Pass::Flying),
+        0x60 => Ok(Pass::Pooling),
+        0x0d => Err(Hang::new(Rule::EnableWithoutRdma, format!("mask 0x{mask:02x}"))),
+        _ => Err(Hang::new(Rule::UnknownMask, format!("mask 0x{mask:02x}"))),
+    }
+}
 
 /// What a core keeps from the task before, for reuse bits (npu-rk3588 4.3).
 #[derive(Debug)]
@@ -70,119 +97,110 @@ pub struct Kept<'a> {
     pub feature: &'a Image,
     pub weight: &'a Image,
     pub last: Option<Extents>,
+    pub tables: &'a Tables,
     /// The task to check is the first of its job.
     pub first: bool,
+    /// All tasks of the job run in one kick.
+    pub chained: bool,
 }
 
 /// What must not change between a task and one that reuses its operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extents {
-    pub shape: crate::core::Shape,
+    pub shape: Shape,
+    pub format: Format,
     pub data_bank: u32,
 }
 
-/// Checks the program in the registers.
-pub fn program(r: &RegFile, mask: u32, kept: &Kept<'_>) -> Result<Plan, Hang> {
-    let cna = Cna::read(r);
-    let mut plan = Plan {
-        extents: Extents {
-            shape: crate::core::Shape { m: cna.rows(), k: cna.channels, n: cna.kernels },
-            data_bank: r.field(regs::CNA_CBUF_CON0, 3, 0),
-        },
-        cna,
-        dpu: Dpu::read(r),
-        rdma: Rdma::read(r),
-        findings: Vec::new(),
-        store_nothing: false,
-        spoil_percent: 0,
+/// Checks the convolution in the registers.
+pub fn program(r: &RegFile, kept: &Kept<'_>) -> Result<Plan, Hang> {
+    let mut findings = Vec::new();
+    let unwritten = check_written(r, &mut findings)?;
+    let precisions = precision::read(r);
+    let precisions = match precisions {
+        Err(hang) if !unwritten => return Err(hang),
+        Err(_) => precision::Precisions::unread(),
+        Ok(p) => p,
     };
-    check_mask(mask)?;
-    check_written(r, &mut plan)?;
+    let format = precisions.format;
+    let cna = Cna::read(r);
+    let depthwise = format.depthwise_group().filter(|_| cna.depthwise);
+    let n = if depthwise.is_some() { cna.channels } else { cna.kernels };
+    let taps = cna.window.taps();
+    let shape = Shape {
+        m: cna.window.out_pixels(),
+        k: if depthwise.is_some() { taps } else { taps * cna.channels },
+        n,
+        depthwise,
+    };
+    let group = depthwise.unwrap_or(format.kernel_group());
+    let bypassed = r.bit(regs::DPU_BS_OW_CFG, 1);
+    let mut plan = Plan {
+        extents: Extents { shape, format, data_bank: r.field(regs::CNA_CBUF_CON0, 3, 0) },
+        format,
+        weight_offset: if bypassed || !format.integer() {
+            0
+        } else {
+            i64::from(r.field(regs::DPU_BS_OW_OP, 15, 0) as i16)
+        },
+        dpu: Dpu::read(r, group, precisions.out),
+        cna,
+        rdma: Rdma::read(r),
+        findings,
+        store_nothing: unwritten,
+        spoil_percent: 0,
+        spoil_tail: 0,
+    };
     if plan.store_nothing {
         return Ok(plan);
     }
-    check_precisions(r, &mut plan)?;
-    check_operand_feed(r, &plan)?;
-    geometry::check(r, &plan.cna)?;
+    let silent = precisions.silent();
+    if !silent {
+        check_operand_feed(r, &mut plan)?;
+        geometry::check(r, &plan.cna, &precisions)?;
+        stages::check(r, &plan.dpu, format)?;
+    }
+    precisions.tell(&mut plan);
+    if plan.store_nothing {
+        return Ok(plan);
+    }
     check_output(r, &mut plan)?;
-    if plan.store_nothing {
-        return Ok(plan);
-    }
+    plan.findings.extend(stages::tables(&plan.dpu, kept.tables));
     check_operand_cube(&mut plan);
     check_reuse(&mut plan, kept);
-    check_spoilers(r, &mut plan);
+    check_spoilers(r, &mut plan, kept);
+    plan.check_dimensions();
     Ok(plan)
 }
 
-fn check_mask(mask: u32) -> Result<(), Hang> {
-    let found = format!("mask 0x{mask:02x}");
-    match mask {
-        MASK_CONV => Ok(()),
-        MASK_NO_RDMA => Err(Hang::new(Rule::EnableWithoutRdma, found)),
-        MASK_LUT => Err(Hang::new(Rule::NotModelled, format!("{found}: LUT pass"))),
-        MASK_PPU => Err(Hang::new(Rule::NotModelled, format!("{found}: pooling"))),
-        _ => Err(Hang::new(Rule::UnknownMask, found)),
-    }
-}
-
-/// Traps 1 and 9: registers that the program left to others.
-fn check_written(r: &RegFile, plan: &mut Plan) -> Result<(), Hang> {
-    let missing: Vec<u16> =
-        regs::NAMES.iter().map(|(o, _)| *o).filter(|o| !r.written_by_program(*o)).collect();
-    let rdma = |o: &&u16| **o >> 12 == 5;
-    let all_rdma = regs::NAMES.iter().filter(|(o, _)| rdma(&o)).count();
-    if missing.iter().filter(rdma).count() == all_rdma {
+/// Traps 1 and 9: registers that the program left to others; says whether that breaks it.
+fn check_written(r: &RegFile, findings: &mut Vec<(Rule, String)>) -> Result<bool, Hang> {
+    let all = || regs::NAMES.iter().map(|(o, _)| *o).filter(|o| *o >> 12 <= 5);
+    if !all().any(|o| o >> 12 == 5 && r.written_by_program(o)) {
         let message = "the program writes no DPU-RDMA register".to_owned();
         return Err(Hang::new(Rule::MrdmaWithoutFeed, message));
     }
-    let Some(&one) = missing.first() else { return Ok(()) };
-    let message = format!("{} not written, {} in all", regs::name(one), missing.len());
-    if missing.iter().all(|o| r.written_in_job(*o)) {
-        plan.findings.push((Rule::DeltaProgram, message));
-    } else {
-        plan.findings.push((Rule::RegistersNotWritten, message));
-        plan.store_nothing = true;
-    }
-    Ok(())
+    let finding = not_written(r, all());
+    let breaks = finding.as_ref().is_some_and(|f| f.0 == Rule::RegistersNotWritten);
+    findings.extend(finding);
+    Ok(breaks)
 }
 
-/// Table 2.1 of npu-rk3588, for fp16 input; trap 11.
-fn check_precisions(r: &RegFile, plan: &mut Plan) -> Result<(), Hang> {
-    const FP16: u32 = 2;
-    let cna_in = r.field(regs::CNA_CONV_CON1, 6, 4);
-    let cna_proc = r.field(regs::CNA_CONV_CON1, 9, 7);
-    let core = r.field(regs::CORE_MISC_CFG, 10, 8);
-    let [out, dpu_in, dpu_proc] =
-        [(31, 29), (28, 26), (2, 0)].map(|(hi, lo)| r.field(regs::DPU_DATA_FORMAT, hi, lo));
-    let found = format!(
-        "CNA in {cna_in} proc {cna_proc}, CORE {core}, DPU in {dpu_in} proc {dpu_proc} out {out}"
-    );
-    if [out, dpu_in, dpu_proc].contains(&7) {
-        plan.findings.push((Rule::DpuPrecision7, found));
-        plan.store_nothing = true;
-        return Ok(());
-    }
-    if cna_in != FP16 && cna_in == cna_proc {
-        return Err(Hang::new(Rule::NotModelled, format!("input precision: {found}")));
-    }
-    if [cna_in, cna_proc, core, dpu_in, dpu_proc] != [FP16; 5] {
-        return Err(Hang::new(Rule::PrecisionsDisagree, found));
-    }
-    if !r.bit(regs::CORE_MISC_CFG, 0) {
-        let message = "MISC_CFG.QD_EN is clear for fp16".to_owned();
-        return Err(Hang::new(Rule::PrecisionsDisagree, message));
-    }
-    match out {
-        2 | 5 => Ok(()),
-        _ => Err(Hang::new(Rule::NotModelled, format!("output precision: {found}"))),
-    }
+/// Trap 9: which of the registers needed the program did not write.
+fn not_written(r: &RegFile, needed: impl Iterator<Item = u16>) -> Option<(Rule, String)> {
+    let missing: Vec<u16> = needed.filter(|o| !r.written_by_program(*o)).collect();
+    let message =
+        format!("{} not written, {} in all", regs::name(*missing.first()?), missing.len());
+    let in_job = missing.iter().all(|o| r.written_in_job(*o));
+    Some((if in_job { Rule::DeltaProgram } else { Rule::RegistersNotWritten }, message))
 }
 
 /// Traps 1 and 3: who feeds the element-wise stage.
-fn check_operand_feed(r: &RegFile, plan: &Plan) -> Result<(), Hang> {
+fn check_operand_feed(r: &RegFile, plan: &mut Plan) -> Result<(), Hang> {
     const COMB_BOTH: u32 = 5;
     let cfg = r.get(regs::DPU_EW_CFG);
-    let armed = !r.bit(regs::DPU_EW_CFG, 0);
+    // A look-up alone leaves the operation armed in name only (npu-ops 2.3).
+    let armed = !r.bit(regs::DPU_EW_CFG, 0) && plan.dpu.lookup.is_none();
     let from_rdma = r.bit(regs::DPU_EW_CFG, 6);
     let d = &plan.rdma;
     let found = format!(
@@ -203,6 +221,16 @@ fn check_operand_feed(r: &RegFile, plan: &Plan) -> Result<(), Hang> {
     if armed && !d.mrdma_on {
         return Err(Hang::new(Rule::OperandHalfArmed, found));
     }
+    if armed && plan.format.integer() {
+        plan.findings.push((Rule::IntegerOperand, found));
+        plan.spoil_percent = 100;
+        plan.dpu.operand = None;
+        return Ok(());
+    }
+    if armed && (plan.format != Format::Fp16 || plan.cna.depthwise) {
+        let message = format!("operand of {:?}: {found}", plan.format);
+        return Err(Hang::new(Rule::NotModelled, message));
+    }
     if armed {
         return geometry::check_operand_words(r).map_err(|why| {
             Hang::new(Rule::NotModelled, format!("operand configuration: {why}; {found}"))
@@ -211,27 +239,16 @@ fn check_operand_feed(r: &RegFile, plan: &Plan) -> Result<(), Hang> {
     Ok(())
 }
 
-/// Trap 14 and the output conversion.
+/// Traps 14 and 26.
 fn check_output(r: &RegFile, plan: &mut Plan) -> Result<(), Hang> {
-    let sizes = [(4, 2), (7, 5), (10, 8)].map(|(hi, lo)| r.field(regs::DPU_BS_OW_CFG, hi, lo) + 1);
-    if sizes.iter().any(|s| *s != sizes[0]) {
-        let message = format!("BS_OW_CFG SIZE_E + 1 = {sizes:?}");
-        return Err(Hang::new(Rule::SizesDisagree, message));
+    let d = &mut plan.dpu;
+    if plan.format == Format::Int16 {
+        d.only_first_row_of = Some(d.group);
+        plan.findings.push((Rule::Int16Output, format!("M = {}, N = {}", d.rows, d.channels)));
+    } else {
+        plan.findings.extend(stages::surfaces(r, d)?);
     }
-    let d = &plan.dpu;
-    let full = crate::core::KERNEL_GROUP / d.atom();
-    let message = format!("{} surfaces a group, {full} needed", d.surfaces);
-    if d.surfaces > full {
-        return Err(Hang::new(Rule::SurfacesTooMany, message));
-    }
-    if d.surfaces < full {
-        plan.findings.push((Rule::SurfacesTooFew, message));
-    }
-    if r.bit(regs::DPU_OUT_CVT_SCALE, 16) == d.wide {
-        let message = format!("FP32TOFP16_EN with {} output", if d.wide { "fp32" } else { "fp16" });
-        return Err(Hang::new(Rule::OutputFormat, message));
-    }
-    if d.operand.is_some() && d.wide {
+    if d.operand.is_some() && d.out != crate::format::Out::Fp16 {
         return Err(Hang::new(Rule::NotModelled, "operand with fp32 output".to_owned()));
     }
     Ok(())
@@ -267,9 +284,10 @@ fn check_operand_cube(plan: &mut Plan) {
 /// Trap 20: what a reuse bit takes must be what this task would have fetched.
 fn check_reuse(plan: &mut Plan, kept: &Kept<'_>) {
     let c = &plan.cna;
+    let (kernels, depth) = c.weight_extents(plan.format);
     let both = [
         (c.data_reuse, "DATA_REUSE", kept.feature, (c.feature_addr, c.rows(), c.channels)),
-        (c.weight_reuse, "WEIGHT_REUSE", kept.weight, (c.weight_addr, c.kernels, c.channels)),
+        (c.weight_reuse, "WEIGHT_REUSE", kept.weight, (c.weight_addr, kernels, depth)),
     ];
     for (on, bit, image, (addr, rows, depth)) in both {
         if !on {
@@ -298,16 +316,36 @@ fn check_reuse(plan: &mut Plan, kept: &Kept<'_>) {
     }
 }
 
-/// Traps 15 and 18: programs that complete with noise.
-fn check_spoilers(r: &RegFile, plan: &mut Plan) {
+/// Traps 7, 15, 17, 18 and 28: programs that complete with noise.
+fn check_spoilers(r: &RegFile, plan: &mut Plan, kept: &Kept<'_>) {
+    let window = &plan.cna.window;
     let rows = plan.cna.rows();
-    if !rows.is_multiple_of(4) {
-        plan.findings.push((Rule::RowsNotMultipleOf4, format!("M = {rows}")));
+    let product = window.is_product() && window.in_width == 1;
+    // The matmul's stride formula truncates; the convolution's does not.
+    let truncated = !rows.is_multiple_of(4) && !plan.cna.planes_adjoin();
+    let bad = if product && (rows < 4 || truncated) {
+        Some((Rule::RowsNotMultipleOf4, format!("M = {rows}")))
+    } else if window.in_height < 4 {
+        Some((Rule::ImageTooLow, format!("height {}", window.in_height)))
+    } else {
+        None
+    };
+    if let Some(finding) = bad {
+        plan.findings.push(finding);
         plan.spoil_percent = if BAD_ROWS_SPOIL_EVERYTHING { 100 } else { plan.spoil_percent };
     }
     let bank = r.field(regs::CNA_CBUF_CON0, 10, 8);
     if bank != 0 {
         plan.findings.push((Rule::FcDataBank, format!("FC_DATA_BANK = {bank}")));
         plan.spoil_percent = plan.spoil_percent.max(FC_DATA_BANK_SPOILS_PERCENT);
+    }
+    if kept.chained && !kept.first && plan.format.integer() {
+        plan.findings.push((Rule::ChainedIntegers, format!("{:?}", plan.format)));
+        plan.spoil_percent = 100;
+    }
+    let missing = geometry::slack_is_missing(r, &plan.cna);
+    if let Some(message) = missing.filter(|_| plan.format == Format::Int8) {
+        plan.findings.push((Rule::SlackBankMissing, message));
+        plan.spoil_tail = MISSING_SLACK_SPOILS_PIXELS * plan.dpu.channels;
     }
 }

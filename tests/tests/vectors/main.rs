@@ -6,9 +6,12 @@
 //! clone without it skips these tests (snapshots of our own programs guard them then); a
 //! variable that names an unreadable folder fails.
 
+mod bench;
+mod conv;
 mod exec;
 mod jobs;
 mod json;
+mod passes;
 mod programs;
 mod shapes;
 mod structure;
@@ -40,25 +43,40 @@ fn folder() -> Option<PathBuf> {
 }
 
 /// Every file by its own words: the schema, or the op of the ops folder.
-fn run(file: &File) -> Ran {
+fn run(file: &File, files: &[File]) -> Ran {
     match (file.text("schema"), file.text("kind"), file.text("op")) {
         (Some("rk3588-regcmd/1"), Some("program"), _) => programs::program(file),
         (Some("rk3588-regcmd/1"), Some("reject"), _) => programs::reject(file),
-        (Some("rk3588-regcmd/1"), Some(kind @ ("conv" | "pool" | "lut")), _) => {
-            structure::program(file, kind)
+        (Some("rk3588-regcmd/1"), Some("conv"), _)
+            if file.text("dtype") == Some("int8") && file.value["depthwise"] == true =>
+        {
+            structure::and(file, conv::requant)
         }
+        (Some("rk3588-regcmd/1"), Some("conv"), _) => structure::and(file, conv::exact),
+        (Some("rk3588-regcmd/1"), Some("pool"), _) => structure::and(file, passes::pool),
+        (Some("rk3588-regcmd/1"), Some("lut"), _) => structure::and(file, passes::lookup),
         (Some("rk3588-chain/1"), ..) => programs::chain(file),
         (Some("rk3588-layout/1"), ..) => shapes::layout(file),
         (Some("rk3588-plan/1"), ..) => shapes::plan(file),
         (Some("rk3588-jobs/1"), ..) => jobs::jobs(file),
         (Some("rk3588-exec/1"), Some("exec"), _) => exec::exec(file),
-        (Some("rk3588-exec/1"), Some("saturation"), _) => structure::later(file, "saturation"),
+        (Some("rk3588-exec/1"), Some("saturation"), _) => exec::saturation(file),
         (Some("rk3576-vec/1"), Some(kind), _) => structure::later(file, &format!("rk3576 {kind}")),
         (_, _, Some("chained_regcmd")) => programs::chain_of_ops(file),
         (_, _, Some(op @ ("eltwise_add" | "eltwise_mul" | "eltwise_max"))) => {
             exec::elementwise(file, op)
         }
-        (_, _, Some(op)) => structure::program(file, op),
+        (_, _, Some("conv2d_fp16" | "conv2d_dw_fp16" | "conv2d_int8_direct_int32_out")) => {
+            structure::and(file, conv::exact)
+        }
+        (_, _, Some("conv2d_act_fp16")) => structure::and(file, conv::fused),
+        (_, _, Some("conv2d_dw_int8_requant")) => structure::and(file, conv::requant),
+        (_, _, Some("conv2d_dw_int8_requant_hardware_samples")) => {
+            let sibling = files.iter().find(|f| f.text("op") == Some("conv2d_dw_int8_requant"));
+            conv::measured(file, sibling.expect("the program of the samples"))
+        }
+        (_, _, Some("pool_max_fp16" | "pool_avg_fp16")) => structure::and(file, passes::pool),
+        (_, _, Some("dpu_lut")) => structure::and(file, passes::lookup),
         (schema, kind, op) => panic!("{file}: unknown schema {schema:?}, kind {kind:?}, op {op:?}"),
     }
 }
@@ -72,7 +90,7 @@ fn vectors_every_file_is_run() {
     let files = json::files_below(&dir);
     let mut table: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for file in &files {
-        let ran = run(file);
+        let ran = run(file, &files);
         let entry = table.entry(ran.kind).or_default();
         *entry = (entry.0 + 1, entry.1 + ran.cases);
     }
@@ -92,7 +110,22 @@ fn vectors_every_file_is_run() {
         ("jobs fp16", 3, 50),
         ("exec fp16", 7, 2000),
         ("exec fp16_f32out", 2, 400),
+        ("exec bf16", 2, 448),
+        ("exec int4", 2, 1280),
+        ("exec int8", 2, 640),
+        ("exec int8_f32out", 1, 128),
+        ("exec tf32", 2, 320),
+        ("saturation", 1, 7),
         ("elementwise", 3, 1536),
+        ("conv", 7, 10_176),
+        ("conv depthwise", 2, 13_312),
+        ("conv depthwise int8", 2, 8192),
+        ("measured requantisation", 1, 78),
+        ("conv with look-up", 1, 512),
+        ("pool max", 3, 1184),
+        ("pool average", 2, 384),
+        ("look-up", 7, 835),
+        ("look-up sigmoid", 1, 128),
     ] {
         let (files, cases) = table.get(kind).copied().unwrap_or_default();
         assert!(
