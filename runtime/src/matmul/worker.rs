@@ -139,8 +139,9 @@ impl Worker {
     ) -> Result<()> {
         let s = &job.sequence;
         let columns = columns_of(group);
-        let streamed = match job.weights {
-            Source::Packed(_) => None,
+        let mut streamed = None;
+        let operands = match job.weights {
+            Source::Packed(bo) => Operands { features, weights: bo, first_column: 0 },
             Source::Rows(source) => {
                 let last = (columns.end * s.plan.nt).min(s.padded.n);
                 let len = (last - columns.start * s.plan.nt) * s.padded.k;
@@ -148,13 +149,9 @@ impl Worker {
                 bo.fill(|dst| {
                     pack_tiles(source, &job.columns, &s.plan, s.padded.k, columns.clone(), dst);
                 })?;
-                Some(bo)
+                let weights = streamed.insert(bo);
+                Operands { features, weights, first_column: columns.start }
             }
-        };
-        let operands = match (&streamed, &job.weights) {
-            (None, Source::Packed(bo)) => Operands { features, weights: bo, first_column: 0 },
-            (Some(bo), _) => Operands { features, weights: bo, first_column: columns.start },
-            (None, Source::Rows(_)) => unreachable!("streamed weights were packed above"),
         };
         let mut attempt = |stats: &mut Stats| match s.summation {
             Summation::OnChip => self.on_chip(s, group, &operands, rows, scale, stats),
