@@ -103,6 +103,9 @@ pub enum Error {
         /// The bound that was met.
         why: String,
     },
+    /// A signal asked the process to end: no more jobs are taken.
+    #[error("no NPU job is started: a signal asked the process to end")]
+    Ending,
     /// The process was forked after the device was opened, or is being torn down.
     #[error("the NPU cannot be used here: {why}")]
     Unusable {

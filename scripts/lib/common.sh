@@ -58,7 +58,10 @@ quietly() {
     done
   ) &
   beat=$!
+  # A command in the background does not see Ctrl-C; it must not outlive its script.
+  trap 'kill "$pid" "$beat" 2>/dev/null; exit 130' INT TERM
   wait "$pid" || rc=$?
+  trap - INT TERM
   kill "$beat" 2>/dev/null || true
   wait "$beat" 2>/dev/null || true
   if [ "$rc" -ne 0 ]; then
@@ -97,10 +100,10 @@ CONF
 # debian_mirror [security]: where this machine gets Debian from.
 debian_mirror() {
   # shellcheck disable=SC2016  # awk's fields
-  local want='$2 !~ /security|updates|backports/'
+  local want='$3 !~ /security|updates|backports/'
   # shellcheck disable=SC2016
-  [ "${1:-}" != security ] || want='$2 ~ /security/'
+  [ "${1:-}" != security ] || want='$3 ~ /security/'
   # shellcheck disable=SC2016  # apt's own variables
-  apt-get indextargets --format '$(COMPONENT) $(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
-    awk '$1 == "main" && '"$want"' { print $3; exit }'
+  apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(RELEASE) $(REPO_URI)' 'Created-By: Packages' |
+    awk '$1 == "Debian" && $2 == "main" && '"$want"' { print $4; exit }'
 }

@@ -45,7 +45,10 @@ apt_update() {
 
 need_rust() {
   have cargo || fail "cargo not found; install Rust 1.95 or later (https://rustup.rs) and start again"
-  local part
+  local part found
+  found=$(rustc --version | cut -d' ' -f2)
+  [ "$(printf '%s\n' 1.95 "$found" | sort -V | head -n 1)" = 1.95 ] ||
+    fail "Rust $found is too old; 1.95 or later is needed (rustup update)"
   for part in "$@"; do
     cargo "$part" --version >/dev/null 2>&1 && continue
     have rustup || fail "cargo $part not found; install it with your Rust toolchain"

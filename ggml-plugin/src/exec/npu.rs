@@ -9,7 +9,7 @@ use rocket_runtime::matmul::{Npu, Operand, Options, Resident, Rows, Weights};
 use rocket_runtime::plan::Summation;
 use rocket_runtime::{Error, Result};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,11 @@ pub struct NpuEngine {
     board: Arc<dyn Board>,
     options: Options,
     npu: OnceLock<Npu>,
-    /// What is resident; `None` for a weight that found no room and is streamed.
-    weights: Mutex<HashMap<WeightKey, Option<Arc<Resident>>>>,
+    /// What is resident. A weight that finds no room is streamed, and tried again at its next use.
+    weights: Mutex<HashMap<WeightKey, Arc<Resident>>>,
+    /// Failures in a row.
     failures: AtomicU32,
+    given_up: AtomicBool,
     meter: Option<Arc<dyn Meter>>,
     /// One op at a time while a meter runs, so that its differences belong to that op.
     metered: Mutex<()>,
@@ -45,6 +47,7 @@ impl NpuEngine {
             npu: OnceLock::new(),
             weights: Mutex::default(),
             failures: AtomicU32::new(0),
+            given_up: AtomicBool::new(false),
             meter,
             metered: Mutex::default(),
         }
@@ -59,7 +62,7 @@ impl NpuEngine {
         Ok(self.npu.get_or_init(|| opened))
     }
 
-    fn weights(&self) -> MutexGuard<'_, HashMap<WeightKey, Option<Arc<Resident>>>> {
+    fn weights(&self) -> MutexGuard<'_, HashMap<WeightKey, Arc<Resident>>> {
         self.weights.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -74,16 +77,17 @@ impl NpuEngine {
         let Some(key) = key else { return Ok(None) };
         let mut weights = self.weights();
         if let Some(known) = weights.get(&key) {
-            return Ok(known.clone());
+            return Ok(Some(known.clone()));
         }
-        let packed = match npu.pack(source) {
-            Ok(packed) => Some(Arc::new(packed)),
-            // No room: streamed from now on.
-            Err(Error::Memory { .. }) => None,
-            Err(e) => return Err(e),
-        };
-        weights.insert(key, packed.clone());
-        Ok(packed)
+        match npu.pack(source) {
+            Ok(packed) => {
+                let packed = Arc::new(packed);
+                weights.insert(key, packed.clone());
+                Ok(Some(packed))
+            }
+            Err(Error::Memory { .. }) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     fn product(&self, job: MatMul<'_>) -> Result<OpRecord> {
@@ -113,7 +117,9 @@ impl NpuEngine {
             None => Operand::Stream(source),
         };
         let a = Matrix::new(&a, m, k, k);
-        let stats = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip)?;
+        let start = Instant::now();
+        let done = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip);
+        let stats = done.inspect_err(|e| self.failed(e, start.elapsed()))?;
         Ok(OpRecord {
             macs: stats.executed_macs,
             padding_macs: stats.padding_macs,
@@ -136,7 +142,6 @@ impl Engine for NpuEngine {
             let gate = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
             (gate, meter.read())
         });
-        let start = Instant::now();
         match self.product(job) {
             Ok(mut record) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -145,10 +150,7 @@ impl Engine for NpuEngine {
                 }
                 Ok(record)
             }
-            // A shape or a shortage of memory says nothing about the board.
-            Err(e @ (Error::Shape { .. } | Error::Memory { .. })) => Err(e),
             Err(e) => {
-                self.failed(start.elapsed());
                 if let Some(why) = self.meter.as_ref().and_then(|m| m.explain()) {
                     tracing::warn!("the simulated board says: {why}");
                 }
@@ -158,7 +160,7 @@ impl Engine for NpuEngine {
     }
 
     fn available(&self) -> bool {
-        self.failures.load(Ordering::Relaxed) < MOST_FAILURES
+        !self.given_up.load(Ordering::Relaxed)
     }
 
     fn release(&self) {
@@ -170,12 +172,17 @@ impl Engine for NpuEngine {
 }
 
 impl NpuEngine {
-    /// Counts a failure, and says so when it was the last one.
-    fn failed(&self, took: Duration) {
-        let step = if took >= TOO_LONG { MOST_FAILURES } else { 1 };
-        let before = self.failures.fetch_add(step, Ordering::Relaxed);
-        if before < MOST_FAILURES && before + step >= MOST_FAILURES {
-            tracing::warn!("the NPU keeps failing and is left alone until this process ends");
+    /// Counts a failed product, and says so when it was the last one.
+    fn failed(&self, e: &Error, took: Duration) {
+        // A shape, a shortage of memory or a signal says nothing about the board.
+        if matches!(e, Error::Shape { .. } | Error::Memory { .. } | Error::Ending) {
+            return;
+        }
+        let row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        if (row >= MOST_FAILURES || took >= TOO_LONG)
+            && !self.given_up.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!("the NPU keeps failing ({e}); it is left alone until this process ends");
         }
     }
 }

@@ -109,9 +109,9 @@ impl Bo {
         self.fill(f)
     }
 
-    /// As [`Bo::write`] for contents that are replaced whole: no wait and no read sync. The
-    /// buffer must be one that the device never writes, or its next bytes would come from a
-    /// stale cache line.
+    /// As [`Bo::write`] for contents that are replaced whole: no wait and no read sync. Where the
+    /// device wrote the buffer before, bytes that the closure does not write may come from a stale
+    /// cache line; nobody may read them.
     ///
     /// # Errors
     /// [`Error::Driver`].

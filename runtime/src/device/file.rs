@@ -135,7 +135,7 @@ impl File {
                 ));
             }
         }
-        in_flight::enter()?;
+        in_flight::enter(self.limit_ms(jobs.len()))?;
         let submitted = Submitted {
             serial: self.serial.fetch_add(1, Ordering::Relaxed),
             handle: wait_on.handle(),
@@ -205,7 +205,9 @@ impl File {
             if matches!(self.prep(submitted.handle, limit), Ok(()) | Err(Errno::ENOENT)) {
                 self.settle(submitted);
             } else {
+                // Not settled: but nobody waits for it any more.
                 self.wedged.store(true, Ordering::Relaxed);
+                in_flight::leave();
                 empty = false;
             }
         }

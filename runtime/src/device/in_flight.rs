@@ -11,17 +11,20 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering};
 
 static IN_FLIGHT: AtomicUsize = AtomicUsize::new(0);
-static ENDING: AtomicBool = AtomicBool::new(false);
+/// Handlers at work.
+static ENDING: AtomicUsize = AtomicUsize::new(0);
 /// The process that installed the handlers; a forked child has no jobs to wait for.
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 /// Signals that end a process in the ordinary way.
 const ENDING_SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-/// Longest a signal is held back, in steps of 2 ms: a few jobs at the driver's limit.
-const PATIENCE_STEPS: u32 = 2500;
+/// Longest that jobs in flight may take, in ms: the wait limit of the longest submit so far. The
+/// driver ends a job by itself, so a signal is held back for as long only when all is lost.
+static LONGEST_MS: AtomicU64 = AtomicU64::new(0);
+const STEP_MS: u64 = 2;
 
 /// What each signal did before, written once before its handler is installed.
 struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; ENDING_SIGNALS.len()]>);
@@ -29,12 +32,13 @@ struct Previous(UnsafeCell<[MaybeUninit<libc::sigaction>; ENDING_SIGNALS.len()]>
 unsafe impl Sync for Previous {}
 static PREVIOUS: Previous = Previous(UnsafeCell::new([MaybeUninit::zeroed(); 3]));
 
-/// Counts one submit in.
-pub(super) fn enter() -> Result<()> {
+/// Counts one submit in, whose jobs may take up to `limit_ms`.
+pub(super) fn enter(limit_ms: u64) -> Result<()> {
+    LONGEST_MS.fetch_max(limit_ms, Ordering::SeqCst);
     IN_FLIGHT.fetch_add(1, Ordering::SeqCst);
-    if ENDING.load(Ordering::SeqCst) {
+    if ENDING.load(Ordering::SeqCst) > 0 {
         leave();
-        return Err(Error::Unusable { why: "the process was told to end".into() });
+        return Err(Error::Ending);
     }
     Ok(())
 }
@@ -87,17 +91,17 @@ extern "C" fn on_signal(
     // `PREVIOUS` is no longer written; the previous handler is called as its flags say.
     unsafe {
         let errno = *libc::__errno_location();
+        ENDING.fetch_add(1, Ordering::SeqCst);
         if libc::getpid() == OWNER.load(Ordering::SeqCst) {
-            ENDING.store(true, Ordering::SeqCst);
-            let step = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-            for _ in 0..PATIENCE_STEPS {
+            let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_MS as i64 * 1_000_000 };
+            for _ in 0..LONGEST_MS.load(Ordering::SeqCst) / STEP_MS {
                 if IN_FLIGHT.load(Ordering::SeqCst) == 0 {
                     break;
                 }
                 libc::nanosleep(&step, std::ptr::null_mut());
             }
         }
-        let Some(i) = ENDING_SIGNALS.iter().position(|s| *s as i32 == signal) else { return };
+        let i = ENDING_SIGNALS.iter().position(|s| *s as i32 == signal).unwrap_or(0);
         let previous = (*PREVIOUS.0.get())[i].assume_init_ref();
         match previous.sa_sigaction {
             libc::SIG_DFL => {
@@ -116,7 +120,7 @@ extern "C" fn on_signal(
             }
         }
         // The program goes on.
-        ENDING.store(false, Ordering::SeqCst);
+        ENDING.fetch_sub(1, Ordering::SeqCst);
         *libc::__errno_location() = errno;
     }
 }

@@ -163,6 +163,8 @@ impl Resident {
 
 impl Drop for Resident {
     fn drop(&mut self) {
+        // The memory first: a charge must not find room that is still pinned.
+        self.parts.clear();
         self.budget.release(self.charged);
     }
 }
