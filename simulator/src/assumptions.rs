@@ -78,3 +78,7 @@ pub const MISSING_SLACK_SPOILS_PIXELS: usize = 4;
 /// Trap 27: how many values at the end a cube dimension at its maximum spoils (54 of 65528 were
 /// seen).
 pub const FULL_DIMENSION_SPOILS_VALUES: usize = 54;
+
+/// Not of the spec: most values one task may unfold or pool. Registers can ask for hundreds of
+/// times what a program in use does; such a task is refused before the host's memory is.
+pub const MOST_VALUES_A_TASK: usize = 1 << 28;

@@ -531,4 +531,13 @@ fn pools() {
         });
         assert_eq!(rules, [rule], "{reg:x}");
     }
+    // Registers that ask for gigabytes are refused before the host's memory is.
+    let (_, rules) = pass(&x, 128, |i, o| {
+        let mut words = pooling(2, [1, 1], i, o);
+        for reg in [0x600c, 0x6010, 0x6014, 0x6018, 0x601c, 0x6020, 0x700c, 0x7010, 0x7014] {
+            set(&mut words, reg, 8000);
+        }
+        words
+    });
+    assert_eq!(rules, [Rule::NotModelled]);
 }

@@ -3,6 +3,7 @@
 
 use super::precision::Precisions;
 use super::{Hang, Rule};
+use crate::assumptions::MOST_VALUES_A_TASK;
 use crate::cna::Cna;
 use crate::format::{Format, Out};
 use crate::regs::{self, RegFile};
@@ -129,6 +130,12 @@ fn sizes(r: &RegFile, c: &Cna, format: Format) -> Result<(), Hang> {
     if c.rows() == 0 || c.channels == 0 || n == 0 || v.taps() == 0 || !v.touches_image() {
         let message = format!("{v:?}, {} channels, {n} kernels", c.channels);
         return Err(Hang::new(Rule::SizesDisagree, message));
+    }
+    let values =
+        [v.out_pixels(), v.taps(), c.channels].iter().try_fold(1usize, |p, &x| p.checked_mul(x));
+    if values.is_none_or(|v| v > MOST_VALUES_A_TASK) {
+        let message = format!("{v:?} with {} channels is more than is simulated", c.channels);
+        return Err(Hang::new(Rule::NotModelled, message));
     }
     let (unit, group) = match format.depthwise_group().filter(|_| c.depthwise) {
         Some(group) => (group, group),

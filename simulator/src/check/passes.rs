@@ -4,6 +4,7 @@
 use super::geometry::expect;
 use super::{Hang, Plan, Rule, stages};
 use crate::assumptions::FULL_DIMENSION_SPOILS_VALUES;
+use crate::assumptions::MOST_VALUES_A_TASK;
 use crate::core::ATOM;
 use crate::dpu::Dpu;
 use crate::format::{Format, Out};
@@ -155,6 +156,14 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
         if pool.store_nothing {
             return Ok(pool);
         }
+    }
+    let values = |sides: &[usize]| sides.iter().fold(1usize, |p, &x| p.saturating_mul(x));
+    let ppu = &pool.ppu;
+    let work = values(&ppu.output).saturating_mul(values(&ppu.kernel));
+    if values(&ppu.input).max(work) > MOST_VALUES_A_TASK {
+        let message =
+            format!("pooling {:?} to {:?} is more than is simulated", ppu.input, ppu.output);
+        return Err(Hang::new(Rule::NotModelled, message));
     }
     // Fed by its reader, no index output, no notch.
     expect(r, Rule::NotModelled, (regs::PPU_OPERATION_MODE_CFG, 31, 2), 4)?;
