@@ -59,7 +59,7 @@ const fn probe(
     SlotProbe { symbol, name, kind, expected }
 }
 
-/// P3, P4, P5. `buffer_from_host_ptr` and the getters without a trampoline-safe form are left out.
+/// P3, P4, P5: the slots that an exported function reaches with nothing but the object.
 pub const SLOTS: &[SlotProbe] = {
     use super::slot::{backend, device, reg};
     &[

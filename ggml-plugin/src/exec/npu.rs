@@ -90,7 +90,8 @@ impl NpuEngine {
         }
     }
 
-    fn product(&self, job: MatMul<'_>) -> Result<OpRecord> {
+    /// `took` is how long the board had the product.
+    fn product(&self, job: MatMul<'_>, took: &mut Duration) -> Result<OpRecord> {
         let npu = self.npu()?;
         let MatMul { m, k, n, .. } = job;
         let rows;
@@ -119,7 +120,8 @@ impl NpuEngine {
         let a = Matrix::new(&a, m, k, k);
         let start = Instant::now();
         let done = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip);
-        let stats = done.inspect_err(|e| self.failed(e, start.elapsed()))?;
+        *took = start.elapsed();
+        let stats = done?;
         Ok(OpRecord {
             macs: stats.executed_macs,
             padding_macs: stats.padding_macs,
@@ -142,7 +144,8 @@ impl Engine for NpuEngine {
             let gate = self.metered.lock().unwrap_or_else(PoisonError::into_inner);
             (gate, meter.read())
         });
-        match self.product(job) {
+        let mut took = Duration::ZERO;
+        match self.product(job, &mut took) {
             Ok(mut record) => {
                 self.failures.store(0, Ordering::Relaxed);
                 if let (Some(meter), Some((_gate, before))) = (&self.meter, gate) {
@@ -151,9 +154,7 @@ impl Engine for NpuEngine {
                 Ok(record)
             }
             Err(e) => {
-                if let Some(why) = self.meter.as_ref().and_then(|m| m.explain()) {
-                    tracing::warn!("the simulated board says: {why}");
-                }
+                self.failed(&e, took);
                 Err(e)
             }
         }
@@ -177,6 +178,9 @@ impl NpuEngine {
         // A shape, a shortage of memory or a signal says nothing about the board.
         if matches!(e, Error::Shape { .. } | Error::Memory { .. } | Error::Ending) {
             return;
+        }
+        if let Some(why) = self.meter.as_ref().and_then(|m| m.explain()) {
+            tracing::warn!("the simulated board says: {why}");
         }
         let row = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         if (row >= MOST_FAILURES || took >= TOO_LONG)
@@ -285,6 +289,55 @@ mod tests {
         }
         engine.release();
         assert_eq!(engine.npu().unwrap().budget().used(), 0);
+    }
+
+    /// A product whose engine must fail.
+    fn fails(engine: &dyn Engine) -> Error {
+        let (a, w) = (vec![1.0; M * K], vec![1.0; N * K]);
+        let scales = vec![1.0; M];
+        let mut out = vec![0.0; M * N];
+        let job = MatMul {
+            name: "t",
+            m: M,
+            k: K,
+            n: N,
+            weight: Weight::F32(&w),
+            key: None,
+            activation: &a,
+            scales: &scales,
+            out: &mut out,
+        };
+        engine.mul_mat(job).expect_err("fails")
+    }
+
+    /// A board that cannot be opened, or that loses every job, is not asked for ever; one that
+    /// fails now and then is.
+    #[test]
+    fn a_board_that_keeps_failing_is_given_up() {
+        use rocket_sim::Fault;
+        let options = Options { workers: 1, budget: None, drain_on_signals: false };
+        let losing = |board: &SimBoard| (0..99).for_each(|n| board.inject(Fault::DropJob(n)));
+        for break_it in [|b: &SimBoard| b.inject(Fault::OpenEperm), losing] {
+            let board = SimBoard::default();
+            break_it(&board);
+            let engine = NpuEngine::new(Arc::new(board.clone()), options.clone(), None);
+            for _ in 0..MOST_FAILURES {
+                assert!(engine.available());
+                fails(&engine);
+            }
+            assert!(!engine.available());
+            board.clear_faults();
+            assert!(fails(&engine).to_string().contains("given up"), "and stays so");
+        }
+        let board = SimBoard::default();
+        let engine = NpuEngine::new(Arc::new(board.clone()), options, None);
+        for _ in 0..3 * MOST_FAILURES {
+            losing(&board);
+            fails(&engine);
+            board.clear_faults();
+            run(&engine, &eighths(1, M * K), &eighths(2, N * K), None);
+        }
+        assert!(engine.available());
     }
 
     /// Rows far beyond the range of F16, beside rows far below their precision.

@@ -105,11 +105,12 @@ impl File {
     /// it rejects in silence. Whoever submits must find a witness of each job in its outputs.
     ///
     /// # Errors
-    /// [`Error::Driver`] when the call itself fails, [`Error::Unusable`] after a fork or once the
-    /// process was told to end, [`Error::Shape`] for job lists the driver would mishandle.
+    /// [`Error::Driver`] when the call itself fails, [`Error::Unusable`] after a fork or a job that
+    /// never finished, [`Error::Ending`] once a signal asked the process to end, [`Error::Shape`]
+    /// for job lists the driver would mishandle.
     pub fn submit<'a>(&'a self, jobs: &[Job<'a>]) -> Result<Pending<'a>> {
         self.check_process()?;
-        if self.wedged.load(Ordering::Relaxed) {
+        if self.is_wedged() {
             return Err(Error::Unusable { why: "an earlier job never finished".into() });
         }
         let Some(wait_on) = jobs.last().and_then(|j| j.writes.first().copied()) else {
@@ -178,7 +179,22 @@ impl File {
         let mut pending = self.lock();
         if let Some(i) = pending.iter().position(|p| p.serial == submitted.serial) {
             pending.remove(i);
-            in_flight::leave();
+            if !self.is_wedged() {
+                in_flight::leave();
+            }
+        }
+    }
+
+    fn is_wedged(&self) -> bool {
+        self.wedged.load(Ordering::Relaxed)
+    }
+
+    /// A fence did not signal in its time. Its jobs stay pending, so that the file is not closed,
+    /// but nobody waits for them any more, a signal neither.
+    fn give_up(&self) {
+        let pending = self.lock();
+        if !self.wedged.swap(true, Ordering::Relaxed) {
+            pending.iter().for_each(|_| in_flight::leave());
         }
     }
 
@@ -191,23 +207,21 @@ impl File {
     /// A Pending that lives borrows its buffers, so there is no other kind. Returns whether
     /// nothing of the file can still be running unseen.
     pub(super) fn drain_forgotten(&self, handle: u32) -> bool {
-        self.drain_where(|s| s.handle == handle) && !self.wedged.load(Ordering::Relaxed)
+        self.drain_where(|s| s.handle == handle) && !self.is_wedged()
     }
 
     fn drain_where(&self, which: impl Fn(&Submitted) -> bool) -> bool {
         let waiting: Vec<Submitted> = self.lock().iter().copied().filter(|s| which(s)).collect();
         let mut empty = true;
         for submitted in waiting {
-            if self.wedged.load(Ordering::Relaxed) {
+            if self.is_wedged() {
                 return false;
             }
             let limit = Deadline::after_ms(self.limit_ms(submitted.jobs));
             if matches!(self.prep(submitted.handle, limit), Ok(()) | Err(Errno::ENOENT)) {
                 self.settle(submitted);
             } else {
-                // Not settled: but nobody waits for it any more.
-                self.wedged.store(true, Ordering::Relaxed);
-                in_flight::leave();
+                self.give_up();
                 empty = false;
             }
         }
@@ -243,7 +257,7 @@ impl Pending<'_> {
                 Ok(())
             }
             Err(Errno::ETIMEDOUT | Errno::EBUSY) => {
-                self.file.wedged.store(true, Ordering::Relaxed);
+                self.file.give_up();
                 Err(Error::Timeout { waited_ms: limit, doing: "matmul jobs".into() })
             }
             Err(e) => Err(driver("PREP_BO", e, "waiting for matmul jobs")),

@@ -48,6 +48,12 @@ pub(super) fn leave() {
     IN_FLIGHT.fetch_sub(1, Ordering::SeqCst);
 }
 
+/// How many submits a signal would wait for.
+#[cfg(test)]
+pub(super) fn waited_for() -> usize {
+    IN_FLIGHT.load(Ordering::SeqCst)
+}
+
 /// Makes SIGINT, SIGTERM and SIGHUP wait for the jobs in flight, then do what they would have
 /// done: the program's own handler if it has one by now, else the default. Ignored signals stay
 /// ignored. Repeated calls do nothing. A handler that the program installs later replaces ours.

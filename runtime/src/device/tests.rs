@@ -1,5 +1,6 @@
 //! [`File`], [`Bo`] and [`Pending`] against a driver that writes down what it is asked.
 
+use super::in_flight::waited_for;
 use super::{
     Bo, BoInfo, Board, Deadline, DriverVersion, File, Job, JobRef, Mapping, Node, SharedWords,
 };
@@ -8,7 +9,13 @@ use crate::uapi::Task;
 use crate::{Error, Result};
 use nix::errno::Errno;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Tests that submit share the process's count of jobs in flight.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Call {
@@ -137,6 +144,7 @@ fn every_access_is_bracketed_by_cache_syncs() {
 /// A stock driver drops a job that names a buffer twice, and says nothing.
 #[test]
 fn a_job_names_each_buffer_once() {
+    let _alone = alone();
     let driver = Driver::default();
     let file = driver.file();
     let (a, b, c) = (bo(&file), bo(&file), bo(&file));
@@ -150,6 +158,7 @@ fn a_job_names_each_buffer_once() {
 /// Once nobody holds the jobs any more, their buffers may be written to or closed.
 #[test]
 fn jobs_that_nobody_waits_for_are_waited_for() {
+    let _alone = alone();
     let driver = Driver::default();
     let file = driver.file();
     let b = bo(&file);
@@ -170,6 +179,7 @@ fn jobs_that_nobody_waits_for_are_waited_for() {
 /// Jobs before the one that made the call fail may be running.
 #[test]
 fn a_submit_that_fails_waits_for_what_was_queued() {
+    let _alone = alone();
     let driver = Driver { submit: Some(Errno::ENOMEM), ..Driver::default() };
     let file = driver.file();
     let b = bo(&file);
@@ -180,11 +190,13 @@ fn a_submit_that_fails_waits_for_what_was_queued() {
 /// Closing while a job runs is a use after free in unpatched kernels: better a file left open.
 #[test]
 fn a_file_whose_job_never_ends_is_left_open() {
+    let _alone = alone();
     let driver = Driver { prep: Some(Errno::ETIMEDOUT), ..Driver::default() };
     let file = driver.file();
     let b = bo(&file);
     let pending = file.submit(&job(vec![], vec![&b])).unwrap();
     assert!(matches!(pending.wait(), Err(Error::Timeout { .. })));
+    assert_eq!(waited_for(), 0, "a signal would wait for what never ends");
     let words = file.submit(&job(vec![], vec![&b])).unwrap_err().to_string();
     assert!(words.contains("never finished"), "{words}");
     drop((file, b));

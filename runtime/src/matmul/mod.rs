@@ -1,7 +1,7 @@
 //! The fp16 GEMM: `C[m, n] = sum over k of A[m, k] * W[n, k]`, of any M, K and N.
 //!
-//! N is split over worker files, each with an address space, a queue and a thread of its own,
-//! because a file runs on one core at a time (kernel-and-uapi A.5). Each worker runs the
+//! N is split over worker files, each with an address space and a queue of its own and a thread
+//! while a call lasts, because a file runs on one core at a time (kernel-and-uapi A.5). Each worker runs the
 //! [`Sequence`] that the planner made for its columns. Sizes off the hardware's grid are padded
 //! with zeros, exactly.
 //!

@@ -40,8 +40,7 @@ impl Origin<'_> {
         for job in jobs {
             let number = m.jobs_seen.fetch_add(1, Relaxed);
             match self.submit_job(number, job) {
-                Ok(Some(core)) => started(core),
-                Ok(None) => m.count(|c| c.jobs_dropped += 1),
+                Ok(core) => started(core),
                 Err((rule, errno, why)) => {
                     m.count(|c| c.jobs_dropped += 1);
                     m.explain(rule, self.file, Some(number), None, format!("{why} ({errno})"));
@@ -55,11 +54,8 @@ impl Origin<'_> {
         Ok(())
     }
 
-    fn submit_job(
-        &self,
-        number: u64,
-        job: &JobRef<'_>,
-    ) -> Result<Option<usize>, (Rule, Errno, String)> {
+    /// Queues one job and says on which core.
+    fn submit_job(&self, number: u64, job: &JobRef<'_>) -> Result<usize, (Rule, Errno, String)> {
         let m = self.machine;
         let patched = m.config.profile == DriverProfile::Patched;
         let bad = |errno, why: String| Err((Rule::JobRejected, errno, why));
@@ -101,7 +97,7 @@ impl Origin<'_> {
             m.count(|c| c.jobs_dropped += 1);
         }
         m.count(|c| c.jobs += 1);
-        Ok(Some(m.sched.push(Job {
+        Ok(m.sched.push(Job {
             number,
             file: self.file,
             tasks: if dropped { Vec::new() } else { job.tasks.to_vec() },
@@ -112,6 +108,6 @@ impl Origin<'_> {
             space: Arc::clone(self.space),
             buffers,
             fence,
-        })))
+        }))
     }
 }
