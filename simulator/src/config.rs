@@ -1,15 +1,5 @@
-use crate::Fault;
+use crate::{DriverProfile, Fault};
 use std::time::Duration;
-
-/// Which driver the board runs (kernel-and-uapi A.1, A.5).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DriverProfile {
-    /// Mainline, version 0.0.0: malformed jobs are dropped in silence, flags are ignored.
-    #[default]
-    Stock,
-    /// Version 1.1: per-job errors are returned, and a job may be batched.
-    Patched,
-}
 
 /// How results are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

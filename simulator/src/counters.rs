@@ -41,6 +41,12 @@ pub struct Counters {
     pub modelled_ns: [u64; CORES],
     /// Bytes copied by PREP_BO and FINI_BO.
     pub cpu_sync: u64,
+    /// Fences signalled, one for every job that was queued.
+    pub fences: u64,
+    /// PREP_BO calls that had to wait for a fence.
+    pub waits: u64,
+    /// Injected faults that were met.
+    pub faults: u64,
 }
 
 impl Sub for Counters {
@@ -67,6 +73,9 @@ impl Sub for Counters {
                 - earlier.closed_with_jobs_in_flight,
             modelled_ns: each(self.modelled_ns, earlier.modelled_ns),
             cpu_sync: self.cpu_sync - earlier.cpu_sync,
+            fences: self.fences - earlier.fences,
+            waits: self.waits - earlier.waits,
+            faults: self.faults - earlier.faults,
         }
     }
 }

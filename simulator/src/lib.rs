@@ -40,6 +40,7 @@ mod counters;
 mod dpu;
 mod explain;
 mod fault;
+mod file;
 mod format;
 mod kernel;
 mod lut;
@@ -48,17 +49,24 @@ mod node;
 mod npu;
 mod pc;
 mod ppu;
+mod profile;
 mod rdma;
 mod regs;
 mod stage;
 mod window;
 
 pub use check::{Class, Rule};
-pub use config::{Arithmetic, Config, DriverProfile};
+pub use config::{Arithmetic, Config};
 pub use counters::{CORES, Counters};
 pub use explain::Explanation;
-pub use fault::Fault;
-pub use node::{SimBoard, SimFile};
+pub use fault::{Call, Fault, fail_each};
+pub use file::SimFile;
+pub use kernel::fence::Fence;
+pub use kernel::ioctl::{Caller, Outcome};
+/// The errno type of [`Fault`] and of this crate's errors.
+pub use nix::errno::Errno;
+pub use node::{Alive, SimBoard};
+pub use profile::DriverProfile;
 
 // Memory images are reinterpreted in place, and the NPU is little-endian (npu-rk3588 0.2).
 const _: () = assert!(cfg!(target_endian = "little"), "the simulator needs a little-endian host");

@@ -1,14 +1,12 @@
+use crate::file::SimFile;
 use crate::kernel::fence::lock;
-use crate::kernel::memory::{Bo, PAGE};
+use crate::kernel::memory::Backing;
 use crate::kernel::sched;
-use crate::kernel::space::Space;
-use crate::kernel::submit::Origin;
 use crate::machine::Machine;
-use crate::{CORES, Config, Counters, DriverProfile, Explanation, Fault, Rule};
+use crate::{CORES, Config, Counters, Explanation, Fault};
 use nix::errno::Errno;
-use rocket_runtime::device::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node};
+use rocket_runtime::device::{Board, Node};
 use rocket_runtime::soc::{Profile, RK3588};
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -36,22 +34,29 @@ impl SimBoard {
     /// Opens a file, as [`Board::open`] does, with its concrete type.
     ///
     /// # Errors
-    /// EPERM when [`Fault::OpenEperm`] is injected.
-    pub fn open_file(&self) -> rocket_runtime::Result<SimFile> {
-        let machine = &self.inner.machine;
-        if machine.fault(|f| (*f == Fault::OpenEperm).then_some(())).is_some() {
-            return Err(rocket_runtime::Error::Driver {
-                call: "open",
-                errno: Errno::EPERM,
-                doing: "opening the simulated accel node".to_owned(),
-            });
+    /// The errno of an injected fault.
+    pub fn open_file(&self) -> Result<SimFile, Errno> {
+        SimFile::open(&self.inner, Backing::Words)
+    }
+
+    /// Opens a file whose buffers other processes can map: see [`SimFile::memory`].
+    ///
+    /// # Errors
+    /// As [`SimBoard::open_file`].
+    pub fn open_shared(&self) -> Result<SimFile, Errno> {
+        SimFile::open(&self.inner, Backing::File)
+    }
+
+    /// What exists now: files, buffers and their bytes, jobs queued or running. All zero when
+    /// nothing leaks.
+    pub fn alive(&self) -> Alive {
+        let m = &self.inner.machine;
+        Alive {
+            files: m.alive.files.load(Relaxed),
+            buffers: m.alive.buffers.load(Relaxed),
+            bytes: m.alive.bytes.load(Relaxed),
+            jobs: m.sched.in_flight() as u64,
         }
-        Ok(SimFile {
-            id: machine.files_seen.fetch_add(1, Relaxed),
-            board: Arc::clone(&self.inner),
-            space: Arc::new(Space::default()),
-            handles: Mutex::default(),
-        })
     }
 
     /// What it is made of.
@@ -102,23 +107,46 @@ impl Board for SimBoard {
 
     fn describe(&self) -> String {
         let c = self.config();
-        format!("simulated {} ({:?} driver, {:?} arithmetic)", RK3588.name, c.profile, c.arithmetic)
+        format!(
+            "simulated {} ({} driver, {:?} arithmetic)",
+            RK3588.name,
+            c.profile.name(),
+            c.arithmetic
+        )
     }
 
     fn open(&self) -> rocket_runtime::Result<Arc<dyn Node>> {
-        Ok(Arc::new(self.open_file()?))
+        let failed = |errno| rocket_runtime::Error::Driver {
+            call: "open",
+            errno,
+            doing: "opening the simulated accel node".to_owned(),
+        };
+        Ok(Arc::new(self.open_file().map_err(failed)?))
     }
 }
 
+/// What exists on a board at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Alive {
+    /// Open files.
+    pub files: u64,
+    /// Buffer objects.
+    pub buffers: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Jobs queued or running.
+    pub jobs: u64,
+}
+
 #[derive(Debug)]
-struct Inner {
-    machine: Arc<Machine>,
+pub(crate) struct Inner {
+    pub machine: Arc<Machine>,
     threads: Mutex<[Option<JoinHandle<()>>; CORES]>,
 }
 
 impl Inner {
     /// Starts a core's thread on its first job.
-    fn start(&self, core: usize) {
+    pub fn start(&self, core: usize) {
         let slot = &mut lock(&self.threads)[core];
         if slot.is_none() {
             let machine = Arc::clone(&self.machine);
@@ -138,126 +166,6 @@ impl Drop for Inner {
         for thread in lock(&self.threads).iter_mut().filter_map(Option::take) {
             // A core thread catches its panics; there is nothing to report from here.
             let _ = thread.join();
-        }
-    }
-}
-
-/// One open file of a simulated board: its own address space, handles and job queue.
-#[derive(Debug)]
-pub struct SimFile {
-    id: u64,
-    board: Arc<Inner>,
-    space: Arc<Space>,
-    handles: Mutex<BTreeMap<u32, Handle>>,
-}
-
-#[derive(Debug)]
-struct Handle {
-    bo: Arc<Bo>,
-    offset: u64,
-}
-
-impl SimFile {
-    /// The file's number in explanations.
-    pub fn id(&self) -> u64 {
-        self.id
-    }
-
-    fn machine(&self) -> &Machine {
-        &self.board.machine
-    }
-
-    fn bo(&self, handle: u32) -> Result<Arc<Bo>, Errno> {
-        lock(&self.handles).get(&handle).map(|h| Arc::clone(&h.bo)).ok_or(Errno::ENOENT)
-    }
-}
-
-impl Node for SimFile {
-    fn version(&self) -> Result<DriverVersion, Errno> {
-        Ok(match self.machine().config.profile {
-            DriverProfile::Stock => DriverVersion { major: 0, minor: 0 },
-            DriverProfile::Patched => DriverVersion { major: 1, minor: 1 },
-        })
-    }
-
-    fn create_bo(&self, size: u32) -> Result<BoInfo, Errno> {
-        let m = self.machine();
-        let n = m.creates_seen.fetch_add(1, Relaxed);
-        if m.fault(|f| (*f == Fault::CreateBoEnomem(n)).then_some(())).is_some() {
-            return Err(Errno::ENOMEM);
-        }
-        let bo = Bo::create(&self.space, size)?;
-        let offset = m.next_offset.fetch_add(bo.size() / PAGE, Relaxed) * PAGE;
-        let iova = bo.iova();
-        let mut handles = lock(&self.handles);
-        // GEM gives out the lowest free handle, from 1.
-        let handle = (1..).zip(handles.keys()).find(|(want, have)| want != *have);
-        let handle = handle.map_or(handles.len() as u32 + 1, |(want, _)| want);
-        handles.insert(handle, Handle { bo: Arc::new(bo), offset });
-        Ok(BoInfo { handle, iova, mmap_offset: offset })
-    }
-
-    fn map_bo(&self, bo: &BoInfo, len: usize) -> Result<Mapping, Errno> {
-        let handles = lock(&self.handles);
-        let found = handles.values().find(|h| h.offset == bo.mmap_offset).ok_or(Errno::EINVAL)?;
-        if len == 0 || len as u64 > found.bo.size() {
-            return Err(Errno::EINVAL);
-        }
-        Mapping::of_words(Arc::clone(&found.bo), len).ok_or(Errno::EINVAL)
-    }
-
-    fn submit(&self, jobs: &[JobRef<'_>]) -> Result<(), Errno> {
-        // Held to the end: the order of fences is the order of the queue.
-        let handles = lock(&self.handles);
-        let by_handle: BTreeMap<u32, Arc<Bo>> = jobs
-            .iter()
-            .flat_map(|j| j.reads.iter().chain(j.writes))
-            .filter_map(|h| handles.get(h).map(|x| (*h, Arc::clone(&x.bo))))
-            .collect();
-        let origin = Origin {
-            machine: self.machine(),
-            file: self.id,
-            space: &self.space,
-            handles: &by_handle,
-        };
-        origin.submit(jobs, |core| self.board.start(core))
-    }
-
-    fn prep_bo(&self, handle: u32, deadline: Deadline) -> Result<(), Errno> {
-        let bo = self.bo(handle)?;
-        let waited = bo.last_writer().map_or(Ok(()), |fence| fence.wait(deadline));
-        // The caches are synchronised even when the wait fails (kernel-and-uapi A.4).
-        bo.to_cpu();
-        self.machine().count(|c| c.cpu_sync += bo.size());
-        waited
-    }
-
-    fn fini_bo(&self, handle: u32) -> Result<(), Errno> {
-        let bo = self.bo(handle)?;
-        bo.to_device();
-        self.machine().count(|c| c.cpu_sync += bo.size());
-        Ok(())
-    }
-
-    fn close_bo(&self, handle: u32) -> Result<(), Errno> {
-        // The object itself goes when no mapping and no job needs it any more.
-        let closed = lock(&self.handles).remove(&handle);
-        closed.map(drop).ok_or(Errno::EINVAL)
-    }
-}
-
-impl Drop for SimFile {
-    fn drop(&mut self) {
-        let m = self.machine();
-        let in_flight = m.sched.close(self.id);
-        m.count(|c| c.files_closed += 1);
-        if in_flight > 0 && m.config.profile == DriverProfile::Stock {
-            m.count(|c| c.closed_with_jobs_in_flight += 1);
-            let message = format!(
-                "{in_flight} job(s) queued or running at close; a stock kernel frees their \
-                 buffers into freed memory and may crash"
-            );
-            m.explain(Rule::ClosedInFlight, self.id, None, None, message);
         }
     }
 }

@@ -13,6 +13,9 @@ use rocket_runtime::plan::cost;
 use rocket_runtime::soc::RK3588;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// The clock that an idle NPU is parked at (kernel-and-uapi C.2).
+const BOOT_HZ: u64 = 200_000_000;
+
 /// What a core keeps between tasks.
 #[derive(Debug)]
 pub struct Npu {
@@ -115,7 +118,13 @@ impl Run<'_> {
 
     /// Modelled time of a task.
     fn charge(&mut self, macs: u64, bytes: u64) {
-        self.ns += cost::task_ns(&RK3588, macs, bytes, self.machine.config.clock_hz);
+        let hz = self.machine.clock_hz.load(Relaxed);
+        let slow = self.faults.iter().find_map(|f| match f {
+            Fault::SlowJob { times, .. } => Some(u64::from(*times)),
+            _ => None,
+        });
+        let ns = cost::task_ns(&RK3588, macs, bytes, hz);
+        self.ns = self.ns.saturating_add(ns.saturating_mul(slow.unwrap_or(1)));
     }
 
     fn injected(&self, what: &str) -> Hang {
@@ -149,7 +158,7 @@ impl Npu {
 
     /// Runs a job; false when it hangs.
     pub fn run_job(&mut self, job: &Job, machine: &Machine, core: usize) -> bool {
-        let faults = machine.job_faults(job.number);
+        let faults = machine.job_faults(job.number, true);
         let dma = Dma::new(&job.space);
         let mut run = Run { machine, job, dma, core, task: 0, faults, ns: cost::JOB_NS };
         self.regs.begin_job();
@@ -176,6 +185,9 @@ impl Npu {
         if run.faults.contains(&Fault::HangJob(number)) {
             return Err(run.injected("job hangs on request"));
         }
+        if run.faults.contains(&Fault::IommuFault(number)) {
+            return Err(run.injected("IOMMU fault on request"));
+        }
         let job = run.job;
         if job.batched {
             let first = job.tasks[0];
@@ -194,6 +206,11 @@ impl Npu {
     /// An enable word was met: checks the program and runs the blocks.
     pub fn execute(&mut self, run: &mut Run<'_>, mask: u32) -> Result<(), Hang> {
         let (number, now) = (run.job.number, run.task);
+        if now == run.job.tasks.len() / 2 && run.faults.contains(&Fault::ParkClock(number)) {
+            run.machine.clock_hz.store(BOOT_HZ, Relaxed);
+            let message = format!("clock parked at {BOOT_HZ} Hz on request");
+            run.explain(Rule::Injected, Some(now), message);
+        }
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }

@@ -270,7 +270,7 @@ fn integers_in_the_adder() {
 
 #[test]
 fn integers_in_a_chain() {
-    let rig = Rig::new(Config { profile: DriverProfile::Patched, ..quick() });
+    let rig = Rig::new(Config { profile: DriverProfile::V1_1, ..quick() });
     let [mut s, mut t] = [0; 2].map(|_| Setup::new(&rig, wide(16, 64, 32)));
     let mut words = retyped(&mut s, INT8_F32);
     words.extend(retyped(&mut t, INT8_F32));

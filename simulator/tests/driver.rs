@@ -8,7 +8,7 @@ use common::*;
 use nix::errno::Errno;
 use rocket_runtime::device::{Board, Deadline, DriverVersion, JobRef, Node};
 use rocket_runtime::uapi::{JOB_BATCHED, Task};
-use rocket_sim::{Config, DriverProfile, Fault, Rule, SimBoard};
+use rocket_sim::{Call, Config, DriverProfile, Fault, Rule, SimBoard};
 use std::time::{Duration, Instant};
 
 const SHAPE: Shape =
@@ -20,7 +20,7 @@ fn slow() -> Config {
 }
 
 fn patched() -> Config {
-    Config { profile: DriverProfile::Patched, ..quick() }
+    Config { profile: DriverProfile::V1_1, ..quick() }
 }
 
 #[test]
@@ -225,13 +225,16 @@ fn injected_faults() {
     let d = again(Fault::ShortTask { job: n(), task: 0, surfaces: 3 });
     assert_eq!((d.dma_write, d.tasks, d.jobs_timed_out), (768, 1, 0));
     assert!(s.bytes()[768..].iter().all(|b| *b == SENTINEL));
-    rig.board.inject(Fault::OpenEperm);
+    rig.board.inject(Fault::Refuse { call: Call::Open, errno: Errno::EPERM });
     assert!(rig.board.open().is_err());
     rig.board.clear_faults();
     assert!(rig.board.open().is_ok());
 
     let rig = Rig::new(Config {
-        faults: vec![Fault::CreateBoEnomem(1), Fault::SubmitErrno(0, Errno::ENOMEM)],
+        faults: vec![
+            Fault::Fail { call: Call::CreateBo, n: 1, errno: Errno::ENOMEM },
+            Fault::Fail { call: Call::Submit, n: 0, errno: Errno::ENOMEM },
+        ],
         ..quick()
     });
     assert!(rig.node.create_bo(1).is_ok());
@@ -284,7 +287,7 @@ fn coherence() {
 
 #[test]
 fn closing_early_is_noticed_and_survived() {
-    let profile = DriverProfile::Patched;
+    let profile = DriverProfile::V1_1;
     for (config, closed) in [(slow(), 1), (Config { profile, ..slow() }, 0)] {
         let board = SimBoard::new(config);
         let rig = Rig::on(&board);

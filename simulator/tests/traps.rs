@@ -139,7 +139,7 @@ fn unaligned_program() {
 #[test]
 fn chains() {
     // Gapped slots with the batched flag: no link after the first.
-    let rig = Rig::new(Config { profile: DriverProfile::Patched, ..quick() });
+    let rig = Rig::new(Config { profile: DriverProfile::V1_1, ..quick() });
     let (s, t) = (Setup::new(&rig, PLAIN), Setup::new(&rig, PLAIN));
     let mut words = s.words.clone();
     words.resize(128, 0);

@@ -91,7 +91,7 @@ fn encoder_of_these_tests_matches_vectors() {
 fn chain_vectors_run_as_one_kick() {
     let Some(dir) = vectors() else { return };
     let v = json(&dir.join("chain-3xfp16.json"));
-    let profile = DriverProfile::Patched;
+    let profile = DriverProfile::V1_1;
     let rig = Rig::new(Config { profile, ..Config::default() });
     let s = Shape::new(64, 256, 128);
     let mut words = words_of(&v);

@@ -314,10 +314,13 @@ mod tests {
     /// fails now and then is.
     #[test]
     fn a_board_that_keeps_failing_is_given_up() {
-        use rocket_sim::Fault;
+        use rocket_sim::{Call, Errno, Fault};
         let options = Options { workers: 1, budget: None, drain_on_signals: false };
         let losing = |board: &SimBoard| (0..99).for_each(|n| board.inject(Fault::DropJob(n)));
-        for break_it in [|b: &SimBoard| b.inject(Fault::OpenEperm), losing] {
+        for break_it in [
+            |b: &SimBoard| b.inject(Fault::Refuse { call: Call::Open, errno: Errno::EPERM }),
+            losing,
+        ] {
             let board = SimBoard::default();
             break_it(&board);
             let engine = NpuEngine::new(Arc::new(board.clone()), options.clone(), None);

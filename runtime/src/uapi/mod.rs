@@ -82,6 +82,10 @@ pub struct Job {
 
 /// The job's programs are chained and run as one kick (kernel-and-uapi A.6).
 pub const JOB_BATCHED: u32 = 1 << 0;
+/// The outputs are wider than a byte, so the DPU raises no completion on RK3576; interface 1.2.
+pub const JOB_NO_DPU_DONE: u32 = 1 << 1;
+/// The last program is a pooling program; interface 1.3.
+pub const JOB_PPU_DONE: u32 = 1 << 2;
 
 /// `DRM_IOCTL_ROCKET_SUBMIT` argument.
 #[repr(C)]
@@ -93,6 +97,49 @@ pub struct Submit {
     pub job_count: u32,
     /// `size_of::<Job>()`.
     pub job_struct_size: u32,
+    /// Must be zero.
+    pub reserved: u64,
+}
+
+/// Part of a buffer object, for the ranged cache ioctls (interface 1.5).
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
+pub struct BoRange {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, not zero.
+    pub size: u64,
+}
+
+/// Most ranges of one call (kernel-and-uapi A.4).
+pub const MAX_RANGES: u32 = 1024;
+
+/// `DRM_IOCTL_ROCKET_PREP_BO_RANGES` argument.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+pub struct PrepBoRanges {
+    /// Handle to wait for.
+    pub handle: u32,
+    /// Number of ranges; zero means the whole object.
+    pub range_count: u32,
+    /// Pointer to ascending, disjoint [`BoRange`]s.
+    pub ranges: u64,
+    /// As in [`PrepBo`].
+    pub timeout_ns: i64,
+    /// Must be zero.
+    pub reserved: u64,
+}
+
+/// `DRM_IOCTL_ROCKET_FINI_BO_RANGES` argument.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, Pod, Zeroable)]
+pub struct FiniBoRanges {
+    /// Handle to flush.
+    pub handle: u32,
+    /// Number of ranges; zero means the whole object.
+    pub range_count: u32,
+    /// Pointer to ascending, disjoint [`BoRange`]s.
+    pub ranges: u64,
     /// Must be zero.
     pub reserved: u64,
 }
@@ -151,6 +198,10 @@ pub const IOCTL_SUBMIT: u32 = ioc(WRITE, 0x41, size_of::<Submit>());
 pub const IOCTL_PREP_BO: u32 = ioc(WRITE, 0x42, size_of::<PrepBo>());
 /// Number of `DRM_IOCTL_ROCKET_FINI_BO`.
 pub const IOCTL_FINI_BO: u32 = ioc(WRITE, 0x43, size_of::<FiniBo>());
+/// Number of `DRM_IOCTL_ROCKET_PREP_BO_RANGES`.
+pub const IOCTL_PREP_BO_RANGES: u32 = ioc(WRITE, 0x44, size_of::<PrepBoRanges>());
+/// Number of `DRM_IOCTL_ROCKET_FINI_BO_RANGES`.
+pub const IOCTL_FINI_BO_RANGES: u32 = ioc(WRITE, 0x45, size_of::<FiniBoRanges>());
 
 // The table of kernel-and-uapi A.2, independent of the types above.
 const _: () = {
@@ -160,6 +211,10 @@ const _: () = {
     assert!(IOCTL_SUBMIT == 0x4018_6441);
     assert!(IOCTL_PREP_BO == 0x4010_6442);
     assert!(IOCTL_FINI_BO == 0x4008_6443);
+    assert!(IOCTL_PREP_BO_RANGES == 0x4020_6444);
+    assert!(IOCTL_FINI_BO_RANGES == 0x4018_6445);
+    assert!(offset_of!(PrepBoRanges, ranges) == 8 && offset_of!(PrepBoRanges, timeout_ns) == 16);
+    assert!(offset_of!(FiniBoRanges, ranges) == 8 && offset_of!(FiniBoRanges, reserved) == 16);
     assert!(size_of::<Task>() == 8 && size_of::<Job>() == 48 && size_of::<Submit>() == 24);
     assert!(offset_of!(CreateBo, handle) == 4 && offset_of!(CreateBo, dma_address) == 8);
     assert!(offset_of!(CreateBo, offset) == 16);

@@ -10,36 +10,79 @@ pub fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What is called when a fence signals.
+type Callback = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    signalled: bool,
+    callbacks: Vec<Callback>,
+}
+
 /// Signals once, when its job has ended in whatever way (kernel-and-uapi A.4: a failed job's
 /// fence signals too, and PREP_BO does not tell).
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Fence {
-    signalled: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
+}
+
+impl std::fmt::Debug for Fence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Fence {{ signalled: {} }}", self.signalled())
+    }
 }
 
 impl Fence {
     /// Signals.
     pub fn signal(&self) {
-        *lock(&self.signalled) = true;
+        let callbacks = {
+            let mut state = lock(&self.state);
+            state.signalled = true;
+            std::mem::take(&mut state.callbacks)
+        };
         self.changed.notify_all();
+        for call in callbacks {
+            call();
+        }
     }
 
-    /// Waits until an absolute deadline. Zero or past: EBUSY at once; a real deadline that
-    /// expires: ETIMEDOUT (kernel-and-uapi A.4).
+    /// Whether it has signalled.
+    pub fn signalled(&self) -> bool {
+        lock(&self.state).signalled
+    }
+
+    /// Has `call` called when it signals, at once when it already has.
+    pub fn on_signal(&self, call: impl FnOnce() + Send + 'static) {
+        let mut state = lock(&self.state);
+        if state.signalled {
+            drop(state);
+            call();
+        } else {
+            state.callbacks.push(Box::new(call));
+        }
+    }
+
+    /// Without waiting: `Some` when a wait until `deadline` would end at once, with success or,
+    /// for a zero or past deadline, EBUSY (kernel-and-uapi A.4).
+    pub fn poll(&self, deadline: Deadline) -> Option<Result<(), Errno>> {
+        if self.signalled() {
+            return Some(Ok(()));
+        }
+        (deadline.0 <= Deadline::now().0).then_some(Err(Errno::EBUSY))
+    }
+
+    /// Waits until an absolute deadline; ETIMEDOUT when a real one expires (kernel-and-uapi A.4).
     pub fn wait(&self, deadline: Deadline) -> Result<(), Errno> {
-        let mut signalled = lock(&self.signalled);
-        if *signalled {
-            return Ok(());
+        if let Some(done) = self.poll(deadline) {
+            return done;
         }
-        if deadline.0 <= Deadline::now().0 {
-            return Err(Errno::EBUSY);
-        }
-        while !*signalled {
+        let mut state = lock(&self.state);
+        while !state.signalled {
             let left = deadline.0.saturating_sub(Deadline::now().0);
             let Ok(left @ 1..) = u64::try_from(left) else { return Err(Errno::ETIMEDOUT) };
-            let wait = self.changed.wait_timeout(signalled, Duration::from_nanos(left));
-            signalled = wait.unwrap_or_else(PoisonError::into_inner).0;
+            let wait = self.changed.wait_timeout(state, Duration::from_nanos(left));
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
         Ok(())
     }

@@ -105,6 +105,12 @@ impl Sched {
         in_flight
     }
 
+    /// Jobs queued or running.
+    pub fn in_flight(&self) -> usize {
+        let state = lock(&self.state);
+        state.files.values().map(|q| q.jobs.len() + usize::from(q.running)).sum()
+    }
+
     pub fn shutdown(&self) {
         lock(&self.state).shutdown = true;
         self.wake.notify_all();
@@ -162,11 +168,12 @@ pub fn run_core(machine: &Machine, core: usize) {
         let end = Instant::now() + machine.config.timeout;
         machine.count(|c| c.jobs_by_core[core % CORES] += 1);
         let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
-        let completed = run.unwrap_or_else(|_| {
-            let message = "the core thread panicked while running the job".to_owned();
-            machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
-            false
-        });
+        let completed = machine.gone()
+            || run.unwrap_or_else(|_| {
+                let message = "the core thread panicked while running the job".to_owned();
+                machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
+                false
+            });
         if !completed {
             machine.sched.hang_until(end);
             machine.count(|c| c.jobs_timed_out += 1);
@@ -176,6 +183,7 @@ pub fn run_core(machine: &Machine, core: usize) {
         drop((buffers, space));
         // First idle, then the signal: whoever wakes finds the file free to move.
         machine.sched.finished(file);
+        machine.count(|c| c.fences += 1);
         fence.signal();
     }
 }

@@ -2,12 +2,11 @@
 
 use super::fence::Fence;
 use super::memory::Bo;
-use super::sched::Job;
+use super::sched;
 use super::space::Space;
 use crate::machine::Machine;
-use crate::{DriverProfile, Fault, Rule};
+use crate::{Fault, Rule};
 use nix::errno::Errno;
-use rocket_runtime::device::JobRef;
 use rocket_runtime::uapi;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +14,29 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Most tasks of a batched kick: TASK_NUMBER has 12 bits (kernel-and-uapi A.6).
 const MAX_BATCH: usize = 4095;
+
+/// A job as a caller describes it.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    pub tasks: Vec<uapi::Task>,
+    pub reads: Vec<u32>,
+    pub writes: Vec<u32>,
+    pub flags: u32,
+}
+
+/// Why a job is not taken.
+#[derive(Debug)]
+pub struct Refusal {
+    pub rule: Rule,
+    pub errno: Errno,
+    pub why: String,
+}
+
+impl Refusal {
+    pub fn new(errno: Errno, why: impl Into<String>) -> Refusal {
+        Refusal { rule: Rule::JobRejected, errno, why: why.into() }
+    }
+}
 
 /// The file a submission comes from.
 pub struct Origin<'a> {
@@ -25,44 +47,33 @@ pub struct Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// Runs one SUBMIT call. `started` hears of every core that got work.
-    pub fn submit(&self, jobs: &[JobRef<'_>], mut started: impl FnMut(usize)) -> Result<(), Errno> {
+    /// Takes one job of a SUBMIT, or the news that it could not be read, and says on which core it
+    /// will run, if it runs. A stock driver throws errors away and goes on with the next job.
+    pub fn job(&self, request: Result<Request, Refusal>) -> Result<Option<usize>, Errno> {
         let m = self.machine;
-        let call = m.submits_seen.fetch_add(1, Relaxed);
-        m.count(|c| c.submits += 1);
-        let refused = |f: &Fault| match f {
-            Fault::SubmitErrno(n, errno) if *n == call => Some(*errno),
-            _ => None,
-        };
-        if let Some(errno) = m.fault(refused) {
-            return Err(errno);
-        }
-        for job in jobs {
-            let number = m.jobs_seen.fetch_add(1, Relaxed);
-            match self.submit_job(number, job) {
-                Ok(core) => started(core),
-                Err((rule, errno, why)) => {
-                    m.count(|c| c.jobs_dropped += 1);
-                    m.explain(rule, self.file, Some(number), None, format!("{why} ({errno})"));
-                    // A stock driver throws the result away and goes on with the next job.
-                    if m.config.profile == DriverProfile::Patched {
-                        return Err(errno);
-                    }
-                }
+        let number = m.jobs_seen.fetch_add(1, Relaxed);
+        match request.and_then(|r| self.queue(number, r)) {
+            Ok(core) => Ok(Some(core)),
+            Err(Refusal { rule, errno, why }) => {
+                m.count(|c| c.jobs_dropped += 1);
+                m.explain(rule, self.file, Some(number), None, format!("{why} ({errno})"));
+                if m.config.profile.reports_job_errors() { Err(errno) } else { Ok(None) }
             }
         }
-        Ok(())
     }
 
     /// Queues one job and says on which core.
-    fn submit_job(&self, number: u64, job: &JobRef<'_>) -> Result<usize, (Rule, Errno, String)> {
+    fn queue(&self, number: u64, job: Request) -> Result<usize, Refusal> {
         let m = self.machine;
-        let patched = m.config.profile == DriverProfile::Patched;
-        let bad = |errno, why: String| Err((Rule::JobRejected, errno, why));
-        if m.job_faults(number).contains(&Fault::RejectJob(number)) {
-            return Err((Rule::Injected, Errno::EINVAL, "job rejected on request".to_owned()));
+        let profile = m.config.profile;
+        let bad = |errno, why: String| Err(Refusal::new(errno, why));
+        let faults = m.job_faults(number, false);
+        if faults.contains(&Fault::RejectJob(number)) {
+            m.job_faults(number, true);
+            let (rule, why) = (Rule::Injected, "job rejected on request".to_owned());
+            return Err(Refusal { rule, errno: Errno::EINVAL, why });
         }
-        if patched && job.flags & !uapi::JOB_BATCHED != 0 {
+        if profile.batches() && job.flags & !profile.known_flags() != 0 {
             return bad(Errno::EINVAL, format!("unknown flags 0x{:x}", job.flags));
         }
         if job.tasks.is_empty() {
@@ -71,18 +82,18 @@ impl Origin<'_> {
         if let Some(i) = job.tasks.iter().position(|t| t.regcmd_count == 0) {
             return bad(Errno::EINVAL, format!("regcmd_count of task {i} is 0"));
         }
-        let mut buffers: Vec<Arc<Bo>> = Vec::with_capacity(job.reads.len() + job.writes.len());
-        for handle in job.reads.iter().chain(job.writes) {
+        let mut handles = [job.reads.as_slice(), &job.writes].concat();
+        let mut buffers: Vec<Arc<Bo>> = Vec::with_capacity(handles.len());
+        for handle in &handles {
             match self.handles.get(handle) {
                 Some(bo) => buffers.push(Arc::clone(bo)),
                 None => return bad(Errno::ENOENT, format!("no buffer has handle {handle}")),
             }
         }
-        let mut handles: Vec<u32> = job.reads.iter().chain(job.writes).copied().collect();
         handles.sort_unstable();
         if let Some(twice) = handles.windows(2).find(|w| w[0] == w[1]) {
             let why = format!("handle {} stands twice in the job's lists", twice[0]);
-            return Err((Rule::BufferInBothLists, Errno::EALREADY, why));
+            return Err(Refusal { rule: Rule::BufferInBothLists, errno: Errno::EALREADY, why });
         }
 
         let fence = Arc::new(Fence::default());
@@ -90,21 +101,22 @@ impl Origin<'_> {
             bo.set_writer(&fence);
         }
         // A dropped job keeps its place: fences of one queue signal in its order.
-        let dropped = m.job_faults(number).contains(&Fault::DropJob(number));
+        let dropped = faults.contains(&Fault::DropJob(number));
         if dropped {
             let why = "job dropped on request".to_owned();
             m.explain(Rule::Injected, self.file, Some(number), None, why);
             m.count(|c| c.jobs_dropped += 1);
         }
         m.count(|c| c.jobs += 1);
-        Ok(m.sched.push(Job {
+        let batched = !dropped
+            && profile.batches()
+            && job.flags & uapi::JOB_BATCHED != 0
+            && (2..=MAX_BATCH).contains(&job.tasks.len());
+        Ok(m.sched.push(sched::Job {
             number,
             file: self.file,
-            tasks: if dropped { Vec::new() } else { job.tasks.to_vec() },
-            batched: !dropped
-                && patched
-                && job.flags & uapi::JOB_BATCHED != 0
-                && (2..=MAX_BATCH).contains(&job.tasks.len()),
+            tasks: if dropped { Vec::new() } else { job.tasks },
+            batched,
             space: Arc::clone(self.space),
             buffers,
             fence,

@@ -5,7 +5,7 @@ use crate::{Case, open};
 use rocket_runtime::device::Board;
 use rocket_runtime::matmul::Npu;
 use rocket_runtime::plan::{Sequence, Shape, Summation};
-use rocket_sim::{Config, DriverProfile, Fault, SimBoard};
+use rocket_sim::{Call, Config, DriverProfile, Fault, SimBoard};
 use std::time::Duration;
 
 /// 2560 elements of K: five steps of 512 at 256 rows and 128 columns, several tiles a step.
@@ -104,7 +104,7 @@ fn jobs_that_stop_half_way_never_give_wrong_numbers() {
 fn files_are_closed_only_when_their_jobs_are_done() {
     let board = board();
     let npu = open(&board, 3);
-    board.inject(Fault::SubmitErrno(1, nix::errno::Errno::ENOMEM));
+    board.inject(Fault::Fail { call: Call::Submit, n: 1, errno: nix::errno::Errno::ENOMEM });
     board.inject(Fault::HangJob(2));
     let failed = Case::integers(SHAPE, 4).run(&npu, false, Summation::OnChip);
     assert!(failed.is_err(), "a submit that fails is an error");
@@ -113,7 +113,7 @@ fn files_are_closed_only_when_their_jobs_are_done() {
     assert_eq!((after.files_closed, after.closed_with_jobs_in_flight), (3, 0));
 
     // A driver that refuses a job in the middle of a call has queued those before it.
-    let profile = DriverProfile::Patched;
+    let profile = DriverProfile::V1_1;
     let board = SimBoard::new(Config { profile, ..board.config().clone() });
     let npu = open(&board, 1);
     board.inject(Fault::HangJob(1));
@@ -144,7 +144,7 @@ fn an_npu_survives_lost_jobs() {
 #[test]
 fn a_board_that_cannot_be_opened_says_so() {
     let board = board();
-    board.inject(Fault::OpenEperm);
+    board.inject(Fault::Refuse { call: Call::Open, errno: nix::errno::Errno::EPERM });
     let words = Npu::open(&board as &dyn Board, Default::default()).unwrap_err().to_string();
     assert!(words.contains("open"), "{words}");
 }

@@ -3,7 +3,7 @@
 use crate::{Case, board, open};
 use rocket_runtime::matmul::{Npu, Options, Rows};
 use rocket_runtime::plan::{Shape, Summation};
-use rocket_sim::Fault;
+use rocket_sim::{Call, Errno, Fault};
 
 const SHAPE: Shape = Shape { m: 128, k: 576, n: 320 };
 
@@ -32,7 +32,7 @@ fn an_allocation_that_fails_loses_nothing() {
         let board = board();
         let npu = open(&board, 2);
         // Two guard pages were allocated when the files were opened.
-        board.inject(Fault::CreateBoEnomem(2 + n));
+        board.inject(Fault::Fail { call: Call::CreateBo, n: 2 + n, errno: Errno::ENOMEM });
         let packed = npu.pack(&rows);
         assert_eq!(packed.is_err(), n < 2);
         drop(packed);
