@@ -1,10 +1,11 @@
+use serde::{Deserialize, Serialize};
 use std::ops::Sub;
 
 /// Most cores a simulated board has (npu-rk3588 1.1).
 pub const CORES: usize = 3;
 
 /// Exact counts of what the board did since it was made. Take two snapshots and subtract.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Counters {
     /// Multiply-accumulates of executed tasks, from their registers: M*K*N each, and for a
     /// convolution its taps, border or not.

@@ -63,6 +63,12 @@ impl SimFile {
         lock(&self.handles).get(&handle).map(|h| Arc::clone(&h.bo)).ok_or(Errno::ENOENT)
     }
 
+    /// Whether a job is still to write that buffer.
+    pub(crate) fn is_busy(&self, handle: u32) -> bool {
+        let writer = self.bo(handle).ok().and_then(|bo| bo.last_writer());
+        writer.is_some_and(|fence| !fence.signalled())
+    }
+
     fn insert(&self, bo: Arc<Bo>, offset: u64) -> u32 {
         let mut handles = lock(&self.handles);
         // GEM gives out the lowest free handle, from 1.

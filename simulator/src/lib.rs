@@ -30,6 +30,7 @@
 #![deny(missing_docs)]
 
 pub mod assumptions;
+pub mod serve;
 
 mod check;
 mod cna;
@@ -40,6 +41,7 @@ mod counters;
 mod dpu;
 mod explain;
 mod fault;
+mod fault_text;
 mod file;
 mod format;
 mod kernel;

@@ -7,6 +7,7 @@ use crate::{CORES, Config, Counters, Explanation, Fault};
 use nix::errno::Errno;
 use rocket_runtime::device::{Board, Node};
 use rocket_runtime::soc::{Profile, RK3588};
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -79,6 +80,21 @@ impl SimBoard {
         self.inner.machine.explanations().1
     }
 
+    /// The explanations from the n-th on, as far as they are kept, and how many there were in all.
+    pub fn explanations_from(&self, n: u64) -> (Vec<Explanation>, u64) {
+        let (mut kept, total) = self.inner.machine.explanations();
+        let first = total - kept.len() as u64;
+        kept.drain(
+            ..usize::try_from(n.saturating_sub(first)).map_or(kept.len(), |k| k.min(kept.len())),
+        );
+        (kept, total)
+    }
+
+    /// NPU clock now, in Hz.
+    pub fn clock_hz(&self) -> u64 {
+        self.inner.machine.clock_hz.load(Relaxed)
+    }
+
     /// Adds a fault.
     pub fn inject(&self, fault: Fault) {
         self.inner.machine.inject(fault);
@@ -126,7 +142,7 @@ impl Board for SimBoard {
 }
 
 /// What exists on a board at one moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Alive {
     /// Open files.
     pub files: u64,

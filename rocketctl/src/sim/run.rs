@@ -1,0 +1,272 @@
+//! `sim run`: a program on a simulated board.
+
+use super::target::{self, Target, Unreachable};
+use super::{BoardOptions, library, report, serve};
+use anyhow::{Context, bail};
+use clap::Args;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+use rocket_sim::SimBoard;
+use rocket_sim::serve::{Client, Place, Server, Status};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::PidfdFlags;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+
+/// An error of rocketctl, not of the program.
+const OURS: u8 = 125;
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Share the board of that name with every process that names it; it starts with the first and
+    /// ends with the last. Without this the board is the program's own.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
+    #[command(flatten)]
+    options: BoardOptions,
+    /// Write what the board did to this file, as JSON.
+    #[arg(long, value_name = "FILE")]
+    status: Option<PathBuf>,
+    /// Exit with 1 when the program succeeds but breaks a rule of the hardware or the driver.
+    #[arg(long)]
+    strict: bool,
+    /// Say nothing on stderr.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match start(arguments) {
+        Ok(status) => ExitCode::from(status),
+        Err(e) => {
+            let status = e.downcast_ref::<Failure>().map_or(OURS, |f| f.0.status());
+            eprintln!("rocketctl: {e:#}");
+            ExitCode::from(status)
+        }
+    }
+}
+
+/// A command that cannot be run, as an error with an exit status of its own.
+#[derive(Debug)]
+struct Failure(Unreachable);
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// The board of a run: its own, or one that others may use as well.
+enum Board {
+    Own(Box<Server>),
+    Shared(Place),
+}
+
+impl Board {
+    fn of(arguments: &Arguments) -> anyhow::Result<Board> {
+        match &arguments.board {
+            Some(name) => {
+                let place = super::place(name)?;
+                serve::ensure(name, &place, &arguments.options)?;
+                Ok(Board::Shared(place))
+            }
+            None => {
+                let board = SimBoard::new(arguments.options.config());
+                let server = Server::start(board, Place::private()?);
+                Ok(Board::Own(Box::new(server.context("cannot start the simulated board")?)))
+            }
+        }
+    }
+
+    fn root(&self) -> PathBuf {
+        match self {
+            Board::Own(server) => server.root(),
+            Board::Shared(place) => place.root(),
+        }
+    }
+
+    fn node(&self) -> PathBuf {
+        match self {
+            Board::Own(server) => server.node(),
+            Board::Shared(place) => place.node(),
+        }
+    }
+}
+
+fn start(arguments: &Arguments) -> anyhow::Result<u8> {
+    let (name, rest) = arguments.command.split_first().context("no command given")?;
+    // Before any thread starts: a thread that takes them would lose them.
+    let signals = forwarded();
+    signals.thread_block()?;
+    let incoming = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let board = Board::of(arguments)?;
+    // Connected for as long as the program runs, so a shared board outlives its files.
+    let client = Client::connect(&board.node()).context("cannot reach the simulated board")?;
+    let before = client.status()?.explanations;
+
+    let mut prepared = prepare(name, rest, &board.root())?;
+    let child = spawn(&mut prepared.command, signals);
+    let mut child = child.with_context(|| format!("cannot start {}", name.to_string_lossy()))?;
+    let teller = report::Teller::start(&board.node(), before, arguments.quiet)?;
+    let status = wait(&mut child, &incoming)?;
+    let broken = teller.finish();
+    if !arguments.quiet
+        && let Board::Own(server) = &board
+        && let Some(hint) = report::unreached(server.use_so_far(), &prepared.inspected)
+    {
+        eprintln!("rocket-sim: {hint}");
+    }
+    if let Some(path) = &arguments.status {
+        write_status(path, &client.status()?)?;
+    }
+    let code = match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, signal) => 128 + signal.unwrap_or(0) as u8,
+    };
+    Ok(if code == 0 && arguments.strict && broken > 0 { 1 } else { code })
+}
+
+/// Signals that are for the program.
+fn forwarded() -> SigSet {
+    let mut signals = SigSet::empty();
+    for s in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2] {
+        signals.add(s);
+    }
+    signals
+}
+
+/// Starts the program from a thread that holds no signal back: a program inherits that.
+fn spawn(command: &mut Command, held: SigSet) -> std::io::Result<Child> {
+    std::thread::scope(|scope| {
+        let starter = scope.spawn(|| {
+            held.thread_unblock()?;
+            command.spawn()
+        });
+        starter.join().unwrap_or_else(|_| Err(std::io::Error::other("the starter panicked")))
+    })
+}
+
+/// Waits for the program and passes on the signals that are for us alone.
+fn wait(child: &mut Child, incoming: &SignalFd) -> anyhow::Result<ExitStatus> {
+    let pid = rustix::process::Pid::from_child(child);
+    let ended = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        let mut fds = [PollFd::new(&ended, PollFlags::IN), PollFd::new(incoming, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
+        }
+        while let Some(info) = incoming.read_signal()? {
+            // The terminal tells the program itself; who sent this one told only us.
+            let from_terminal = info.ssi_code == SI_KERNEL;
+            if let Ok(signal) = Signal::try_from(info.ssi_signo as i32)
+                && !from_terminal
+            {
+                // It may have ended in this moment.
+                let _ = kill(Pid::from_raw(child.id() as i32), signal);
+            }
+        }
+    }
+}
+
+/// `si_code` of a signal that the kernel sent, as for an interrupt typed at a terminal.
+const SI_KERNEL: i32 = 0x80;
+
+fn write_status(path: &Path, status: &Status) -> anyhow::Result<()> {
+    let text = serde_json::to_string_pretty(status)? + "\n";
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// A command with its environment, and what is known of its program.
+struct Prepared {
+    command: Command,
+    inspected: Target,
+}
+
+fn prepare(name: &OsStr, rest: &[OsString], root: &Path) -> anyhow::Result<Prepared> {
+    if let Some(machine) = emulated_machine(name) {
+        let mut command = Command::new(name);
+        command.args(rest);
+        emulate(&mut command, machine, root)?;
+        return Ok(Prepared { command, inspected: Target { program: name.into(), machine } });
+    }
+    let inspected = target::inspect(name).map_err(Failure)?;
+    let mut command;
+    if inspected.machine == std::env::consts::ARCH {
+        command = Command::new(name);
+        preload(&mut command, &find(inspected.machine)?);
+        command.env(rocket_sim_wire::ROOT_VARIABLE, root);
+    } else {
+        let emulators =
+            [format!("qemu-{}", inspected.machine), format!("qemu-{}-static", inspected.machine)];
+        let Some(emulator) = emulators.iter().find(|e| on_path(e)) else {
+            bail!(
+                "{} is a program for {}, and {} is not installed (apt-get install qemu-user-static)",
+                inspected.program.display(),
+                inspected.machine,
+                emulators[0]
+            );
+        };
+        command = Command::new(emulator);
+        let libraries = PathBuf::from(format!("/usr/{}-linux-gnu", inspected.machine));
+        if std::env::var_os("QEMU_LD_PREFIX").is_none() && libraries.is_dir() {
+            command.arg("-L").arg(libraries);
+        }
+        command.arg(&inspected.program);
+        emulate(&mut command, inspected.machine, root)?;
+    }
+    command.args(rest);
+    Ok(Prepared { command, inspected })
+}
+
+fn find(machine: &str) -> anyhow::Result<PathBuf> {
+    library::find(machine).map_err(anyhow::Error::msg)
+}
+
+fn on_path(name: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|dir| dir.join(name).is_file())
+}
+
+/// Puts the library in front of those that are preloaded already.
+fn preload(command: &mut Command, library: &Path) {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|o| !o.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    command.env("LD_PRELOAD", list);
+}
+
+/// The machine that a qemu-user command emulates.
+fn emulated_machine(name: &OsStr) -> Option<&'static str> {
+    let name = Path::new(name).file_name()?.to_str()?;
+    let machine = name.strip_prefix("qemu-")?;
+    let machine = machine.strip_suffix("-static").unwrap_or(machine);
+    ["aarch64", "x86_64"].into_iter().find(|m| *m == machine)
+}
+
+/// The library is for the program inside the emulator, not for the emulator.
+fn emulate(command: &mut Command, machine: &str, root: &Path) -> anyhow::Result<()> {
+    let library = find(machine)?;
+    let mut set = OsString::from("LD_PRELOAD=");
+    set.push(library);
+    if let Some(others) = std::env::var_os("QEMU_SET_ENV").filter(|o| !o.is_empty()) {
+        set.push(",");
+        set.push(others);
+    }
+    command.env("QEMU_SET_ENV", set);
+    command.env(rocket_sim_wire::ROOT_VARIABLE, root);
+    Ok(())
+}
