@@ -39,6 +39,10 @@ pub const EW_NARROWS_ONCE: bool = true;
 /// observed; the address rule would predict overlapping surfaces.
 pub const ZERO_NOTCH_REPEATS_FIRST_SURFACE: bool = true;
 
+/// Item 8 and trap 22: the operand's pointers move on by a notch of at least this many atoms, so
+/// that a register which says less does not help. The other candidate is 0: the register's value.
+pub const NOTCH_FLOOR_ATOMS: u64 = 12;
+
 /// Item 9: what M < 4 or M mod 4 != 0 computes is unknown; every element becomes noise.
 /// Otherwise the program is only explained, and computes by its strides.
 pub const BAD_ROWS_SPOIL_EVERYTHING: bool = true;

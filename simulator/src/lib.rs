@@ -59,6 +59,7 @@ pub use counters::{CORES, Counters};
 pub use explain::Explanation;
 pub use fault::Fault;
 pub use node::{SimBoard, SimFile};
+pub use regs::register_name;
 
 // Memory images are reinterpreted in place, and the NPU is little-endian (npu-rk3588 0.2).
 const _: () = assert!(cfg!(target_endian = "little"), "the simulator needs a little-endian host");

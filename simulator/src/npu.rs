@@ -73,7 +73,8 @@ impl Run<'_> {
         self.machine.explain(rule, self.job.file, Some(self.job.number), task, message);
     }
 
-    fn tell(&self, findings: &[(Rule, String)]) {
+    /// Reports what is wrong with the task at hand.
+    pub fn tell(&self, findings: &[(Rule, String)]) {
         for (rule, message) in findings {
             self.explain(*rule, Some(self.task), message.clone());
         }
@@ -313,7 +314,7 @@ impl Npu {
     /// A pass through the PPU.
     fn pool(run: &mut Run<'_>, pool: &Pool) -> Result<(), Hang> {
         let limit = run.limit();
-        let [read, stored] = pool.ppu.run(&mut run.dma, pool.method, limit)?;
+        let [read, stored] = pool.ppu.run(&mut run.dma, pool.method, limit, pool.spoil_tail)?;
         run.machine.count(|c| {
             c.dma_read_feature += read;
             c.dma_write += stored;

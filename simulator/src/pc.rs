@@ -4,7 +4,9 @@
 use crate::Rule;
 use crate::assumptions::REGISTER_AMOUNTS_BITS;
 use crate::check::{Hang, unmapped};
+use crate::lut::Tables;
 use crate::npu::{Npu, Run};
+use crate::regs::{self, RegFile};
 
 /// PC registers that a program may write.
 const BASE_ADDRESS: u16 = 0x10;
@@ -27,10 +29,12 @@ const fn target_of_page(page: u16) -> Option<u16> {
 
 /// What one program asked for besides register writes.
 #[derive(Debug, Default)]
-struct Program {
-    mask: Option<u32>,
-    next: u64,
+pub struct Program {
+    pub mask: Option<u32>,
+    /// Where it links to; zero: nowhere.
+    pub next: u64,
     next_amount: u64,
+    pub findings: Vec<(Rule, String)>,
 }
 
 /// Runs `tasks` programs in one kick: the first at `addr`, `count` words long; each further one
@@ -48,6 +52,7 @@ pub fn kick(
     run.kicked();
     for done in 1..=tasks {
         let program = fetch(npu, run, addr, amount)?;
+        run.tell(&program.findings);
         let Some(mask) = program.mask else {
             let message = format!("no enable word among {} words at 0x{addr:08x}", words(amount));
             return Err(Hang::new(Rule::EnableNotFetched, message));
@@ -82,7 +87,7 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
     let decoded = match run.dma.read(addr, &mut buffer) {
         Ok(()) => {
             run.fetched(buffer.len() as u64 * 8);
-            decode(npu, &buffer)
+            decode(&mut npu.regs, &mut npu.tables, &buffer)
         }
         Err(fault) => Err(unmapped(fault, "program fetch")),
     };
@@ -90,10 +95,12 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
     decoded
 }
 
-fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
-    npu.regs.begin_program();
-    npu.tables.begin_program();
+/// Writes the registers of one program, up to its enable word.
+pub fn decode(r: &mut RegFile, tables: &mut Tables, words: &[u64]) -> Result<Program, Hang> {
+    r.begin_program();
+    tables.begin_program();
     let mut program = Program::default();
+    let mut unknown_registers = Vec::new();
     let mut barrier = false;
     for (i, &word) in words.iter().enumerate() {
         let (target, value, offset) = ((word >> 48) as u16, (word >> 16) as u32, word as u16);
@@ -117,20 +124,30 @@ fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
                     return Err(Hang::new(Rule::BarrierMissing, message));
                 }
                 program.mask = Some(value);
+                program.findings.extend(not_described(&unknown_registers));
                 return Ok(program);
             }
             _ if target & 0xff == 1 => {
-                if target_of_page(offset >> 12) != Some(target) || !npu.regs.write(offset, value) {
+                if target_of_page(offset >> 12) != Some(target) || !r.write(offset, value) {
                     let message = format!("word {i} is 0x{word:016x}");
                     return Err(Hang::new(Rule::PageMismatch, message));
                 }
-                npu.tables.write(offset, value);
+                if regs::register_name(offset).is_none() {
+                    unknown_registers.push(offset);
+                }
+                tables.write(offset, value);
             }
             _ => return Err(unknown()),
         }
         barrier = target == BARRIER;
     }
     Ok(program)
+}
+
+/// Writes to registers that no list has: taken, without effect.
+fn not_described(offsets: &[u16]) -> Option<(Rule, String)> {
+    let message = format!("0x{:04x}, {} write(s) in all", offsets.first()?, offsets.len());
+    Some((Rule::UnknownRegister, message))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! PPU with its reader: pooling of fp16 cubes (npu-rk3588 B.3, npu-ops 4.8).
 
 use crate::check::{Hang, unmapped_in};
-use crate::core::ATOM;
+use crate::core::{ATOM, spoil};
 use crate::format::Format;
 use crate::kernel::space::Dma;
 use crate::regs::{self, RegFile};
@@ -83,9 +83,15 @@ impl Ppu {
             && self.input[2].is_multiple_of(ATOM)
     }
 
-    /// Pools surface by surface, at most `limit` of them; says how many bytes were read and
-    /// stored.
-    pub fn run(&self, dma: &mut Dma, method: Method, limit: usize) -> Result<[u64; 2], Hang> {
+    /// Pools surface by surface, at most `limit` of them, and makes noise of the last
+    /// `spoil_tail` values; says how many bytes were read and stored.
+    pub fn run(
+        &self,
+        dma: &mut Dma,
+        method: Method,
+        limit: usize,
+        spoil_tail: usize,
+    ) -> Result<[u64; 2], Hang> {
         let ([iw, ih, c], [ow, oh, _]) = (self.input, self.output);
         let mut words = vec![0u64; 2 * iw * ih];
         let mut image = vec![0f32; ATOM * iw * ih];
@@ -101,6 +107,10 @@ impl Ppu {
             Format::Fp16.decode(&words, &mut image);
             for (i, to) in pooled.chunks_exact_mut(ATOM).enumerate() {
                 self.window(method, &image, [i % ow, i / ow], to);
+            }
+            if s + 1 == c / ATOM {
+                let kept = pooled.len().saturating_sub(spoil_tail);
+                spoil(&mut pooled[kept..]);
             }
             bytemuck::cast_slice_mut::<u64, f16>(&mut stored).convert_from_f32_slice(&pooled);
             let fault = |f| unmapped_in(f, regs::PPU_DST_BASE_ADDR, "output store");

@@ -67,10 +67,40 @@ registers! {
     PPU_RDMA_DATA_FORMAT = 0x7030;
 }
 
+/// Registers that the spec names and programs need not write, or never do: those at the start of
+/// every block's page (npu-rk3588 1.1), and the clock gate (2.3).
+const OTHERS: &[(u16, &str)] = &[
+    (0x1000, "CNA_S_STATUS"),
+    (0x1004, "CNA_S_POINTER"),
+    (0x1008, "CNA_OPERATION_ENABLE"),
+    (0x1090, "CNA_CLK_GATE"),
+    (0x3000, "CORE_S_STATUS"),
+    (0x3004, "CORE_S_POINTER"),
+    (0x3008, "CORE_OPERATION_ENABLE"),
+    (0x4000, "DPU_S_STATUS"),
+    (0x4004, "DPU_S_POINTER"),
+    (0x4008, "DPU_OPERATION_ENABLE"),
+    (0x5000, "RDMA_S_STATUS"),
+    (0x5004, "RDMA_S_POINTER"),
+    (0x5008, "RDMA_OPERATION_ENABLE"),
+    (0x6000, "PPU_S_STATUS"),
+    (0x6004, "PPU_S_POINTER"),
+    (0x6008, "PPU_OPERATION_ENABLE"),
+    (0x7000, "PPU_RDMA_S_STATUS"),
+    (0x7004, "PPU_RDMA_S_POINTER"),
+    (0x7008, "PPU_RDMA_OPERATION_ENABLE"),
+];
+
+/// The name of a block's register, with the block's in front; none when no register list has it
+/// (npu-rk3588 1.1, 2.3 to 2.6, B.3).
+pub fn register_name(offset: u16) -> Option<&'static str> {
+    NAMES.iter().chain(OTHERS).find(|(o, _)| *o == offset).map(|(_, n)| *n)
+}
+
 /// A register's name with its offset, for messages.
 pub fn name(offset: u16) -> String {
-    match NAMES.iter().find(|(o, _)| *o == offset) {
-        Some((_, n)) => format!("{n} (0x{offset:04x})"),
+    match register_name(offset) {
+        Some(n) => format!("{n} (0x{offset:04x})"),
         None => format!("0x{offset:04x}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The validation layer: every known rule, by name, checked on the registers of a program before
 //! its blocks run (npu-rk3588 4.5, Appendix C).
 
+mod class;
 mod geometry;
 mod passes;
 mod precision;
@@ -9,7 +10,8 @@ mod stages;
 
 pub use passes::{Flight, Pool, flying, pool};
 
-pub use rules::{Class, Rule};
+pub use class::Class;
+pub use rules::Rule;
 
 use crate::assumptions::{
     BAD_ROWS_SPOIL_EVERYTHING, FC_DATA_BANK_SPOILS_PERCENT, MISSING_SLACK_SPOILS_PIXELS,
@@ -262,7 +264,7 @@ fn check_operand_cube(plan: &mut Plan) {
     if op.stuck() {
         let message = format!("SURF_NOTCH {} EW_SURF_NOTCH {}", op.notch, op.ew_notch);
         plan.findings.push((Rule::OperandNotchZero, message));
-    } else if op.channels > crate::core::KERNEL_GROUP && (op.notch, op.ew_notch) != (size, size) {
+    } else if op.channels > crate::core::KERNEL_GROUP && op.gaps() != [size; 2] {
         let message = format!(
             "notches {} and {}, surfaces of {size} bytes (M = {}, N = {})",
             op.notch, op.ew_notch, op.rows, op.channels

@@ -140,6 +140,8 @@ pub struct Pool {
     pub method: Method,
     pub findings: Vec<(Rule, String)>,
     pub store_nothing: bool,
+    /// Values at the end that become noise.
+    pub spoil_tail: usize,
 }
 
 /// Checks a pooling pass.
@@ -148,7 +150,7 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
     let Some(method) = ppu.method else {
         return Err(Hang::new(Rule::NotModelled, "unknown pooling method".to_owned()));
     };
-    let mut pool = Pool { ppu, method, findings: Vec::new(), store_nothing: false };
+    let mut pool = Pool { ppu, method, findings: Vec::new(), store_nothing: false, spoil_tail: 0 };
     let all = regs::NAMES.iter().map(|(o, _)| *o).filter(|o| *o >> 12 >= 6);
     if let Some(finding) = super::not_written(r, all) {
         pool.store_nothing = finding.0 == Rule::RegistersNotWritten;
@@ -203,6 +205,11 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
     if method == Method::Average && pool.ppu.kernel.contains(&1) {
         let message = format!("kernel {:?}", pool.ppu.kernel);
         pool.findings.push((Rule::PoolingOfOne, message));
+    }
+    let extents = pool.ppu.input.into_iter().chain(pool.ppu.output);
+    if let Some(finding) = extents.into_iter().find_map(full_dimension) {
+        pool.findings.push(finding);
+        pool.spoil_tail = FULL_DIMENSION_SPOILS_VALUES;
     }
     Ok(pool)
 }
