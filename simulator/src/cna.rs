@@ -19,6 +19,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// Nothing but what an image was fetched by.
+    pub fn empty(addr: u64, rows: usize, depth: usize) -> Image {
+        Image { addr, rows, depth, data: Vec::new() }
+    }
+
     fn begin(&mut self, addr: u64, rows: usize, depth: usize) -> &mut [f32] {
         (self.addr, self.rows, self.depth) = (addr, rows, depth);
         self.data.resize(rows * depth, 0.0);

@@ -30,6 +30,7 @@
 #![deny(missing_docs)]
 
 pub mod assumptions;
+pub mod listing;
 
 mod check;
 mod cna;

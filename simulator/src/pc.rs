@@ -14,10 +14,28 @@ const REGISTER_AMOUNTS: u16 = 0x14;
 const TASK_DMA_BASE_ADDR: u16 = 0x34;
 const OPERATION_ENABLE: u16 = 0x08;
 
-/// Targets of words that are not plain register writes (npu-rk3588 1.2).
-const PC: u16 = 0x0101;
-const BARRIER: u16 = 0x0041;
-const ENABLE: u16 = 0x0081;
+/// A command word (npu-rk3588 1.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Word(pub u64);
+
+impl Word {
+    /// Targets of words that are not plain register writes.
+    pub const PC: u16 = 0x0101;
+    pub const BARRIER: u16 = 0x0041;
+    pub const ENABLE: u16 = 0x0081;
+
+    pub const fn target(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    pub const fn value(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    pub const fn offset(self) -> u16 {
+        self.0 as u16
+    }
+}
 
 /// Target of each register page (npu-rk3588 1.1); nothing decodes page 2.
 const fn target_of_page(page: u16) -> Option<u16> {
@@ -103,11 +121,12 @@ pub fn decode(r: &mut RegFile, tables: &mut Tables, words: &[u64]) -> Result<Pro
     let mut unknown_registers = Vec::new();
     let mut barrier = false;
     for (i, &word) in words.iter().enumerate() {
-        let (target, value, offset) = ((word >> 48) as u16, (word >> 16) as u32, word as u16);
+        let w = Word(word);
+        let (target, value, offset) = (w.target(), w.value(), w.offset());
         let unknown = || Hang::new(Rule::UnknownWord, format!("word {i} is 0x{word:016x}"));
         match target {
             0 if word == 0 => {}
-            PC => match offset {
+            Word::PC => match offset {
                 BASE_ADDRESS => program.next = u64::from(value & !0xf),
                 REGISTER_AMOUNTS => program.next_amount = u64::from(value),
                 TASK_DMA_BASE_ADDR if value != 0 => {
@@ -117,8 +136,8 @@ pub fn decode(r: &mut RegFile, tables: &mut Tables, words: &[u64]) -> Result<Pro
                 TASK_DMA_BASE_ADDR => {}
                 _ => return Err(unknown()),
             },
-            BARRIER if word & 0xffff_ffff_ffff == 0 => {}
-            ENABLE if offset == OPERATION_ENABLE => {
+            Word::BARRIER if word & 0xffff_ffff_ffff == 0 => {}
+            Word::ENABLE if offset == OPERATION_ENABLE => {
                 if !barrier {
                     let message = format!("enable word at position {i}");
                     return Err(Hang::new(Rule::BarrierMissing, message));
@@ -139,7 +158,7 @@ pub fn decode(r: &mut RegFile, tables: &mut Tables, words: &[u64]) -> Result<Pro
             }
             _ => return Err(unknown()),
         }
-        barrier = target == BARRIER;
+        barrier = target == Word::BARRIER;
     }
     Ok(program)
 }

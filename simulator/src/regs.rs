@@ -1,5 +1,7 @@
 //! The register file of one core and the names of its registers (npu-rk3588 2.3 to 2.6, B.3).
 
+pub mod fields;
+
 // Offsets of the registers that programs write.
 macro_rules! registers {
     ($($name:ident = $offset:literal;)*) => {
@@ -105,6 +107,12 @@ pub fn name(offset: u16) -> String {
     }
 }
 
+/// Bits `hi..=lo` of a value.
+pub fn bits(value: u32, hi: u32, lo: u32) -> u32 {
+    let width = hi - lo + 1;
+    value >> lo & (u32::MAX >> (32 - width))
+}
+
 /// Page of the first block and of the last (npu-rk3588 1.1).
 const PAGES: std::ops::RangeInclusive<u16> = 1..=7;
 const COUNT: usize = 0x8000 / 4;
@@ -152,8 +160,7 @@ impl RegFile {
 
     /// Bits `hi..=lo` of a register.
     pub fn field(&self, offset: u16, hi: u32, lo: u32) -> u32 {
-        let width = hi - lo + 1;
-        self.get(offset) >> lo & (u32::MAX >> (32 - width))
+        bits(self.get(offset), hi, lo)
     }
 
     /// One bit of a register.
