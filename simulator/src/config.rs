@@ -46,6 +46,9 @@ pub struct Config {
     /// Trap 4: a wrong operand configuration wedges its core across jobs, until
     /// [`SimBoard::reload`](crate::SimBoard::reload).
     pub sticky_wedge: bool,
+    /// Fills what a task will store, as its registers say, with this byte before it runs, so that
+    /// an output which was not written shows.
+    pub poison: Option<u8>,
 }
 
 impl Default for Config {
@@ -59,6 +62,7 @@ impl Default for Config {
             job_limit: Duration::from_millis(500),
             cores: crate::CORES,
             sticky_wedge: false,
+            poison: None,
         }
     }
 }

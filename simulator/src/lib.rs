@@ -48,6 +48,7 @@ mod machine;
 mod node;
 mod npu;
 mod pc;
+mod poison;
 mod ppu;
 mod rdma;
 mod regs;

@@ -8,7 +8,7 @@ use crate::kernel::space::Dma;
 use crate::lut::Tables;
 use crate::machine::Machine;
 use crate::regs::RegFile;
-use crate::{CORES, Fault, Rule, core, pc};
+use crate::{CORES, Fault, Rule, core, pc, poison};
 use rocket_runtime::plan::cost;
 use rocket_runtime::soc::RK3588;
 use std::sync::atomic::Ordering::Relaxed;
@@ -195,6 +195,9 @@ impl Npu {
     /// An enable word was met: checks the program and runs the blocks.
     pub fn execute(&mut self, run: &mut Run<'_>, mask: u32) -> Result<(), Hang> {
         let (number, now) = (run.job.number, run.task);
+        if let Some(byte) = run.machine.config.poison {
+            poison::fill(&self.regs, mask, &mut run.dma, byte);
+        }
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }

@@ -83,6 +83,16 @@ impl Ppu {
             && self.input[2].is_multiple_of(ATOM)
     }
 
+    /// Pixels of a stored surface.
+    pub fn surface_pixels(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// Addresses of the stored surfaces, in order.
+    pub fn surface_list(&self) -> impl Iterator<Item = u64> {
+        (0..self.output[2] / ATOM).map(|s| self.dst + s as u64 * self.dst_surf_stride)
+    }
+
     /// Pools surface by surface, at most `limit` of them, and makes noise of the last
     /// `spoil_tail` values; says how many bytes were read and stored.
     pub fn run(
@@ -98,15 +108,15 @@ impl Ppu {
         let mut pooled = vec![0f32; ATOM * ow * oh];
         let mut stored = vec![0u64; 2 * ow * oh];
         let mut bytes = [0, 0];
-        for s in 0..(c / ATOM).min(limit) {
+        for (s, to) in self.surface_list().enumerate().take(limit) {
             for (y, line) in words.chunks_exact_mut(2 * iw).enumerate() {
                 let at = self.src + s as u64 * self.src_surf_stride + y as u64 * self.line_stride;
                 let fault = |f| unmapped_in(f, regs::PPU_RDMA_SRC_BASE_ADDR, "cube fetch");
                 dma.read(at, line).map_err(fault)?;
             }
             Format::Fp16.decode(&words, &mut image);
-            for (i, to) in pooled.chunks_exact_mut(ATOM).enumerate() {
-                self.window(method, &image, [i % ow, i / ow], to);
+            for (i, pixel) in pooled.chunks_exact_mut(ATOM).enumerate() {
+                self.window(method, &image, [i % ow, i / ow], pixel);
             }
             if s + 1 == c / ATOM {
                 let kept = pooled.len().saturating_sub(spoil_tail);
@@ -114,7 +124,7 @@ impl Ppu {
             }
             bytemuck::cast_slice_mut::<u64, f16>(&mut stored).convert_from_f32_slice(&pooled);
             let fault = |f| unmapped_in(f, regs::PPU_DST_BASE_ADDR, "output store");
-            dma.write(self.dst + s as u64 * self.dst_surf_stride, &stored).map_err(fault)?;
+            dma.write(to, &stored).map_err(fault)?;
             bytes[0] += words.len() as u64 * 8;
             bytes[1] += stored.len() as u64 * 8;
         }
