@@ -1,4 +1,5 @@
 use crate::Fault;
+use crate::assumptions::Assumptions;
 use std::time::Duration;
 
 /// Which driver the board runs (kernel-and-uapi A.1, A.5).
@@ -49,6 +50,8 @@ pub struct Config {
     /// Fills what a task will store, as its registers say, with this byte before it runs, so that
     /// an output which was not written shows.
     pub poison: Option<u8>,
+    /// What silicon is assumed to do where the spec leaves it open.
+    pub assumptions: Assumptions,
 }
 
 impl Default for Config {
@@ -63,6 +66,7 @@ impl Default for Config {
             cores: crate::CORES,
             sticky_wedge: false,
             poison: None,
+            assumptions: Assumptions::default(),
         }
     }
 }

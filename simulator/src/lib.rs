@@ -55,6 +55,7 @@ mod regs;
 mod stage;
 mod window;
 
+pub use assumptions::Assumptions;
 pub use check::{Class, Rule};
 pub use config::{Arithmetic, Config, DriverProfile};
 pub use counters::{CORES, Counters};

@@ -1,6 +1,6 @@
 //! One core: its registers, its CBUF, and the run of a job through its blocks.
 
-use crate::assumptions::RESET_CLEARS_CORE;
+use crate::assumptions::Assumptions;
 use crate::check::{self, Extents, Flight, Hang, Kept, Pass, Plan, Pool};
 use crate::cna::Image;
 use crate::kernel::sched::Job;
@@ -125,9 +125,9 @@ impl Run<'_> {
 }
 
 impl Npu {
-    pub fn new() -> Npu {
+    pub fn new(assume: Assumptions) -> Npu {
         Npu {
-            regs: RegFile::new(),
+            regs: RegFile::new(assume),
             words: Vec::new(),
             feature: Image::default(),
             weight: Image::default(),
@@ -143,8 +143,8 @@ impl Npu {
 
     /// A core reset.
     pub fn reset(&mut self) {
-        if RESET_CLEARS_CORE {
-            *self = Npu::new();
+        if self.regs.assume.reset_clears_core {
+            *self = Npu::new(self.regs.assume);
         }
     }
 

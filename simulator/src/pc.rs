@@ -2,7 +2,6 @@
 //! (npu-rk3588 1.2 to 1.6, Appendix C).
 
 use crate::Rule;
-use crate::assumptions::REGISTER_AMOUNTS_BITS;
 use crate::check::{Hang, unmapped};
 use crate::lut::Tables;
 use crate::npu::{Npu, Run};
@@ -67,12 +66,14 @@ pub fn kick(
     let mut addr = u64::from(addr);
     // The driver programs the length in units of 128 bits (npu-rk3588 1.4).
     let mut amount = (u64::from(count).div_ceil(2)).saturating_sub(1);
+    let bits = npu.regs.assume.register_amounts_bits;
     run.kicked();
     for done in 1..=tasks {
         let program = fetch(npu, run, addr, amount)?;
         run.tell(&program.findings);
         let Some(mask) = program.mask else {
-            let message = format!("no enable word among {} words at 0x{addr:08x}", words(amount));
+            let message =
+                format!("no enable word among {} words at 0x{addr:08x}", words(amount, bits));
             return Err(Hang::new(Rule::EnableNotFetched, message));
         };
         npu.execute(run, mask)?;
@@ -90,8 +91,9 @@ pub fn kick(
     Ok(())
 }
 
-fn words(amount: u64) -> usize {
-    (((amount & ((1 << REGISTER_AMOUNTS_BITS) - 1)) + 1) * 2) as usize
+/// Words that an amount of so many bits makes the controller fetch.
+fn words(amount: u64, bits: u32) -> usize {
+    (((amount & ((1 << bits.min(24)) - 1)) + 1) * 2) as usize
 }
 
 /// Fetches one program and writes its registers.
@@ -101,7 +103,7 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
         return Err(Hang::new(Rule::AddressUnaligned, message));
     }
     let mut buffer = std::mem::take(&mut npu.words);
-    buffer.resize(words(amount), 0);
+    buffer.resize(words(amount, npu.regs.assume.register_amounts_bits), 0);
     let decoded = match run.dma.read(addr, &mut buffer) {
         Ok(()) => {
             run.fetched(buffer.len() as u64 * 8);
@@ -179,6 +181,6 @@ mod tests {
         let want = [None, Some(0x201), None, Some(0x801), Some(0x1001), Some(0x2001), Some(0x4001)];
         assert_eq!(all[..7], want);
         assert_eq!(all[7..], [Some(0x8001), None, None]);
-        assert_eq!((words(62), words(0)), (126, 2));
+        assert_eq!((words(62, 16), words(0, 16), words(62, 4)), (126, 2, 30));
     }
 }

@@ -2,6 +2,8 @@
 
 pub mod fields;
 
+use crate::assumptions::Assumptions;
+
 // Offsets of the registers that programs write.
 macro_rules! registers {
     ($($name:ident = $offset:literal;)*) => {
@@ -126,11 +128,13 @@ pub struct RegFile {
     writer: Vec<u64>,
     serial: u64,
     job_start: u64,
+    /// What is assumed of the core: whoever reads registers is to know what they mean.
+    pub assume: Assumptions,
 }
 
 impl RegFile {
-    pub fn new() -> RegFile {
-        RegFile { values: vec![0; COUNT], writer: vec![0; COUNT], serial: 0, job_start: 1 }
+    pub fn new(assume: Assumptions) -> RegFile {
+        RegFile { values: vec![0; COUNT], writer: vec![0; COUNT], serial: 0, job_start: 1, assume }
     }
 
     /// A new job: what earlier jobs wrote no longer counts.

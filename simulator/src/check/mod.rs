@@ -13,9 +13,6 @@ pub use passes::{Flight, Pool, flying, pool};
 pub use class::Class;
 pub use rules::Rule;
 
-use crate::assumptions::{
-    BAD_ROWS_SPOIL_EVERYTHING, FC_DATA_BANK_SPOILS_PERCENT, MISSING_SLACK_SPOILS_PIXELS,
-};
 use crate::cna::{Cna, Image};
 use crate::core::Shape;
 use crate::dpu::{Dpu, ElementWise};
@@ -171,7 +168,7 @@ pub fn program(r: &RegFile, kept: &Kept<'_>) -> Result<Plan, Hang> {
     check_operand_cube(&mut plan);
     check_reuse(&mut plan, kept);
     check_spoilers(r, &mut plan, kept);
-    plan.check_dimensions();
+    plan.check_dimensions(r);
     Ok(plan)
 }
 
@@ -334,12 +331,14 @@ fn check_spoilers(r: &RegFile, plan: &mut Plan, kept: &Kept<'_>) {
     };
     if let Some(finding) = bad {
         plan.findings.push(finding);
-        plan.spoil_percent = if BAD_ROWS_SPOIL_EVERYTHING { 100 } else { plan.spoil_percent };
+        if r.assume.bad_rows_spoil_everything {
+            plan.spoil_percent = 100;
+        }
     }
     let bank = r.field(regs::CNA_CBUF_CON0, 10, 8);
     if bank != 0 {
         plan.findings.push((Rule::FcDataBank, format!("FC_DATA_BANK = {bank}")));
-        plan.spoil_percent = plan.spoil_percent.max(FC_DATA_BANK_SPOILS_PERCENT);
+        plan.spoil_percent = plan.spoil_percent.max(r.assume.fc_data_bank_spoils_percent);
     }
     if kept.chained && !kept.first && plan.format.integer() {
         plan.findings.push((Rule::ChainedIntegers, format!("{:?}", plan.format)));
@@ -348,6 +347,6 @@ fn check_spoilers(r: &RegFile, plan: &mut Plan, kept: &Kept<'_>) {
     let missing = geometry::slack_is_missing(r, &plan.cna);
     if let Some(message) = missing.filter(|_| plan.format == Format::Int8) {
         plan.findings.push((Rule::SlackBankMissing, message));
-        plan.spoil_tail = MISSING_SLACK_SPOILS_PIXELS * plan.dpu.channels;
+        plan.spoil_tail = r.assume.missing_slack_spoils_pixels * plan.dpu.channels;
     }
 }

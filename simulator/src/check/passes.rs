@@ -3,7 +3,6 @@
 
 use super::geometry::expect;
 use super::{Hang, Plan, Rule, stages};
-use crate::assumptions::FULL_DIMENSION_SPOILS_VALUES;
 use crate::assumptions::MOST_VALUES_A_TASK;
 use crate::core::ATOM;
 use crate::dpu::Dpu;
@@ -122,7 +121,7 @@ pub fn flying(r: &RegFile, tables: &Tables) -> Result<Flight, Hang> {
     }
     if let Some(finding) = full_dimension(flight.dpu.rows) {
         flight.findings.push(finding);
-        flight.spoil_tail = FULL_DIMENSION_SPOILS_VALUES;
+        flight.spoil_tail = r.assume.full_dimension_spoils_values;
     }
     Ok(flight)
 }
@@ -209,18 +208,18 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
     let extents = pool.ppu.input.into_iter().chain(pool.ppu.output);
     if let Some(finding) = extents.into_iter().find_map(full_dimension) {
         pool.findings.push(finding);
-        pool.spoil_tail = FULL_DIMENSION_SPOILS_VALUES;
+        pool.spoil_tail = r.assume.full_dimension_spoils_values;
     }
     Ok(pool)
 }
 
 impl Plan {
     /// Trap 27 in a convolution.
-    pub(super) fn check_dimensions(&mut self) {
+    pub(super) fn check_dimensions(&mut self, r: &RegFile) {
         let w = &self.cna.window;
         let extents = [w.out_width, w.out_height, self.dpu.channels];
         let Some(finding) = extents.into_iter().find_map(full_dimension) else { return };
         self.findings.push(finding);
-        self.spoil_tail = self.spoil_tail.max(FULL_DIMENSION_SPOILS_VALUES);
+        self.spoil_tail = self.spoil_tail.max(r.assume.full_dimension_spoils_values);
     }
 }

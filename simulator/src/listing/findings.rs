@@ -1,6 +1,7 @@
 //! The rules that a program breaks, as far as its registers say.
 
 use super::{NamedProgram, Place};
+use crate::assumptions::Assumptions;
 use crate::check::{self, Hang, Kept, Pass};
 use crate::cna::{Cna, Image};
 use crate::format::Format;
@@ -52,7 +53,7 @@ impl Serialize for Finding {
 
 /// Runs a program as far as it goes without memory.
 pub fn of(program: &NamedProgram) -> Vec<Finding> {
-    let (mut r, mut tables) = (RegFile::new(), Tables::new());
+    let (mut r, mut tables) = (RegFile::new(Assumptions::default()), Tables::new());
     let mut found = Vec::new();
     let decoded = match pc::decode(&mut r, &mut tables, &program.words) {
         Ok(decoded) => decoded,
