@@ -2,7 +2,7 @@
 //! and pooling (npu-rk3588 B.3, npu-ops 4.8).
 
 use super::geometry::expect;
-use super::{Hang, Plan, Rule, stages};
+use super::{Hang, Plan, Rule, history, stages};
 use crate::assumptions::MOST_VALUES_A_TASK;
 use crate::core::ATOM;
 use crate::dpu::Dpu;
@@ -61,7 +61,7 @@ pub fn flying(r: &RegFile, tables: &Tables) -> Result<Flight, Hang> {
         store_nothing: false,
         spoil_tail: 0,
     };
-    if let Some(finding) = super::not_written(r, FLYING.iter().copied()) {
+    if let Some(finding) = history::not_written(r, FLYING.iter().copied()) {
         flight.store_nothing = finding.0 == Rule::RegistersNotWritten;
         flight.findings.push(finding);
         if flight.store_nothing {
@@ -151,7 +151,7 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
     };
     let mut pool = Pool { ppu, method, findings: Vec::new(), store_nothing: false, spoil_tail: 0 };
     let all = regs::NAMES.iter().map(|(o, _)| *o).filter(|o| *o >> 12 >= 6);
-    if let Some(finding) = super::not_written(r, all) {
+    if let Some(finding) = history::not_written(r, all) {
         pool.store_nothing = finding.0 == Rule::RegistersNotWritten;
         pool.findings.push(finding);
         if pool.store_nothing {
