@@ -12,7 +12,8 @@
 //! reference such as "npu-rk3588 3.2" names the file and section. All number formats
 //! of the matrix product run, direct and depthwise convolutions, look-up tables behind a
 //! convolution or alone, and pooling; anything else hangs with the explanation
-//! [`Rule::NotModelled`].
+//! [`Rule::NotModelled`]. Where the spec leaves a choice, [`Assumptions`] names it; [`listing`]
+//! shows a program word by word, with the rules it breaks.
 //!
 //! ```
 //! use rocket_runtime::device::{Board, Deadline};

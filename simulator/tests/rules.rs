@@ -7,6 +7,7 @@ mod common;
 
 use common::*;
 use rocket_runtime::device::JobRef;
+use rocket_sim::listing::{self, NamedProgram, Place};
 use rocket_sim::{Config, Fault, Rule, SimBoard};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ macro_rules! table {
             run().assert(Rule::$rule, $change);
         })*
 
-        const TABLE: &[(Rule, Change)] = &[$((Rule::$rule, $change)),*];
+        const TABLE: &[(Rule, Change, fn() -> Seen)] = &[$((Rule::$rule, $change, $run)),*];
     };
 }
 
@@ -40,10 +41,9 @@ table! {
         || one(PLAIN, None, 0x5034, 0x4000_0008);
     core_wedged: CoreWedged, Outside("the job before wedged the core") => wedged;
     enable_not_fetched: EnableNotFetched, Outside("the task's count") => short_count;
-    chain_without_link: ChainWithoutLink, Outside("no link where one is needed: tasks that work \
-        one by one, in one kick") => || kicked(false, None);
+    chain_without_link: ChainWithoutLink, Word("the link to the second program") => unlinked;
     chained_integers: ChainedIntegers, Outside("tasks that work one by one, in one kick") =>
-        || kicked(true, Some(INT8_F32));
+        integers_in_one_kick;
     chain_not_batched: ChainNotBatched, Outside("the job's flag") => chain_one_by_one;
     registers_not_written: RegistersNotWritten, Word("a write left out") => || plain(|w| w[10] = 0);
     task_dma_base: TaskDmaBase, Word("the filler becomes a write of the PC") =>
@@ -119,24 +119,58 @@ table! {
 #[test]
 fn the_table_covers_every_rule() {
     for rule in Rule::ALL {
-        let cases = TABLE.iter().filter(|(r, _)| r == rule).count();
+        let cases = TABLE.iter().filter(|(r, ..)| r == rule).count();
         // Internal is a panic of a core's thread, and nothing that is known makes one panic.
         assert_eq!(cases, usize::from(*rule != Rule::Internal), "{rule}");
     }
 }
 
 #[test]
+fn explanations_name_the_rule() {
+    let s = product(PLAIN, None).0;
+    s.run_with(|w| set(w, 0x5034, 0x4000_0008));
+    let text = s.rig.last().unwrap().to_string();
+    for part in ["hang: operand-half-armed: element-wise operand", "trap 3", "ERDMA on"] {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(Rule::OperandHalfArmed.to_string().contains("(operand-half-armed)"));
+}
+
+#[test]
 fn registers_are_what_most_rules_take() {
     // A rule that names registers is broken by one of them alone, or the table says why not.
-    for (rule, change) in TABLE {
+    for (rule, change, _) in TABLE {
         let why = match change {
             Register(_) => continue,
             Registers(_, why) | Word(why) | Program(why) | Outside(why) => why,
         };
         assert!(why.split(' ').count() > 1, "{rule}: {why}");
     }
-    let single = TABLE.iter().filter(|(_, c)| matches!(c, Register(_))).count();
+    let single = TABLE.iter().filter(|(_, c, _)| matches!(c, Register(_))).count();
     assert!(single >= 30, "{single}");
+}
+
+#[test]
+fn a_listing_finds_what_a_run_does() {
+    let mut listed = 0;
+    for (rule, change, run) in TABLE {
+        match (rule, change) {
+            (_, Outside(_)) => continue,
+            // What lies in memory, and what an earlier program of the job left.
+            (Rule::UnmappedAddress | Rule::LookupOfZero, _) => continue,
+            (Rule::DeltaProgram | Rule::BothReuseBits | Rule::TablesNotUploaded, _) => continue,
+            // Two programs in one buffer.
+            (Rule::ChainWithoutLink, _) => continue,
+            _ => listed += 1,
+        }
+        let [good, bad] = run().words.map(|words| {
+            let name = rule.id().to_owned();
+            let listing = listing::list(&NamedProgram { name, words, place: Place::First });
+            listing.findings.iter().map(|f| f.rule).collect::<Vec<_>>()
+        });
+        assert_eq!((good, bad), (vec![], vec![*rule]));
+    }
+    assert!(listed >= 40, "{listed}");
 }
 
 fn plain(change: impl FnOnce(&mut Vec<u64>)) -> Seen {
@@ -175,12 +209,18 @@ fn short_count() -> Seen {
     Seen::of(&s, None)
 }
 
-/// Tasks that are right one by one, then in one kick.
-fn kicked(linked: bool, kind: Option<Kind>) -> Seen {
-    let shape = if kind.is_some() { WIDE } else { PLAIN };
-    let two = || Two::new(patched(), [shape; 2], kind);
+fn unlinked() -> Seen {
+    let run = |linked| Two::new(patched(), [PLAIN; 2], None).run(linked, true);
+    let (good, bad) = (run(true), run(false));
+    good.assert_good();
+    let ([good, _], [words, _]) = (good.words, bad.words);
+    Seen { words: [good, words], ..bad }
+}
+
+fn integers_in_one_kick() -> Seen {
+    let two = || Two::new(patched(), [WIDE; 2], Some(INT8_F32));
     two().run(false, false).assert_good();
-    two().run(linked, true)
+    two().run(true, true)
 }
 
 fn chain_one_by_one() -> Seen {

@@ -205,8 +205,8 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
         let message = format!("kernel {:?}", pool.ppu.kernel);
         pool.findings.push((Rule::PoolingOfOne, message));
     }
-    let extents = pool.ppu.input.into_iter().chain(pool.ppu.output);
-    if let Some(finding) = extents.into_iter().find_map(full_dimension) {
+    let mut extents = pool.ppu.input.into_iter().chain(pool.ppu.output);
+    if let Some(finding) = extents.find_map(full_dimension) {
         pool.findings.push(finding);
         pool.spoil_tail = r.assume.full_dimension_spoils_values;
     }

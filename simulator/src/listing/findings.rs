@@ -40,7 +40,7 @@ impl Serialize for Finding {
         let registers: Vec<String> =
             self.registers().map(|(name, offset)| format!("{name} (0x{offset:04x})")).collect();
         let mut out = s.serialize_struct("Finding", 7)?;
-        out.serialize_field("rule", self.rule.id())?;
+        out.serialize_field("id", self.rule.id())?;
         out.serialize_field("class", class)?;
         out.serialize_field("title", self.rule.title())?;
         out.serialize_field("sentence", self.rule.sentence())?;

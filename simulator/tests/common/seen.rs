@@ -185,6 +185,8 @@ impl Two {
         let program = self.rig.buf(8 * (count + b.len()));
         if linked {
             a[count - 4] = word(0x10, program.iova() + 8 * count as u32);
+        }
+        if linked || batched {
             a[count - 3] = word(0x14, (b.len() as u32).div_ceil(2) - 1);
         }
         a.extend(&b);
