@@ -1,6 +1,6 @@
 //! CNA: loads feature and weight cubes into the CBUF (npu-rk3588 2.3, 3.2, 3.3, 4.3).
 
-use crate::assumptions::LINE_PITCH_PER_STRIDE;
+use crate::assumptions::Assumptions;
 use crate::check::{Hang, unmapped_in};
 use crate::core::Scratch;
 use crate::format::Format;
@@ -8,6 +8,10 @@ use crate::kernel::space::Dma;
 use crate::regs::{self, RegFile};
 use crate::window::Window;
 use std::borrow::Cow;
+
+/// One image line is this many bytes per unit of LINE_STRIDE, which counts 16-byte atoms of four
+/// lines (npu-rk3588 3.2).
+const LINE_PITCH_PER_STRIDE: u64 = 4;
 
 /// One operand in the CBUF, decoded, with what it was fetched by. `depth` values a row.
 #[derive(Debug, Default)]
@@ -19,6 +23,11 @@ pub struct Image {
 }
 
 impl Image {
+    /// Nothing but what an image was fetched by.
+    pub fn empty(addr: u64, rows: usize, depth: usize) -> Image {
+        Image { addr, rows, depth, data: Vec::new() }
+    }
+
     fn begin(&mut self, addr: u64, rows: usize, depth: usize) -> &mut [f32] {
         (self.addr, self.rows, self.depth) = (addr, rows, depth);
         self.data.resize(rows * depth, 0.0);
@@ -54,6 +63,7 @@ pub struct Cna {
     pub bytes_per_kernel: u64,
     pub data_reuse: bool,
     pub weight_reuse: bool,
+    assume: Assumptions,
 }
 
 impl Cna {
@@ -73,6 +83,7 @@ impl Cna {
             bytes_per_kernel: r.field(regs::CNA_WEIGHT_SIZE1, 18, 0).into(),
             data_reuse: r.bit(regs::CNA_CBUF_CON0, 12),
             weight_reuse: r.bit(regs::CNA_CBUF_CON0, 13),
+            assume: r.assume,
         }
     }
 
@@ -116,7 +127,7 @@ impl Cna {
                 let addr = self.feature_addr + (first + i) as u64 * self.plane_pitch;
                 self.read_plane(dma, addr, plane)?;
             }
-            format.decode(words, floats);
+            format.decode_operand(self.assume, words, floats);
             let place = match atom {
                 4 => place::<4>,
                 8 => place::<8>,
@@ -164,7 +175,7 @@ impl Cna {
             let fault = |f| unmapped_in(f, regs::CNA_DCOMP_ADDR0, "weight fetch");
             dma.read(addr, words).map_err(fault)?;
             addr += words.len() as u64 * 8;
-            format.decode(words, floats);
+            format.decode_operand(self.assume, words, floats);
             for (n, kernel) in kernels.chunks_exact_mut(depth).enumerate() {
                 for (b, to) in kernel.chunks_exact_mut(block).enumerate() {
                     to.copy_from_slice(&floats[(b * group + n) * block..][..block]);

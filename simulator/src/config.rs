@@ -1,3 +1,4 @@
+use crate::assumptions::Assumptions;
 use crate::{DriverProfile, Fault};
 use std::time::Duration;
 
@@ -36,6 +37,11 @@ pub struct Config {
     /// Trap 4: a wrong operand configuration wedges its core across jobs, until
     /// [`SimBoard::reload`](crate::SimBoard::reload).
     pub sticky_wedge: bool,
+    /// Fills what a task will store, as its registers say, with this byte before it runs, so that
+    /// an output which was not written shows.
+    pub poison: Option<u8>,
+    /// What silicon is assumed to do where the spec leaves it open.
+    pub assumptions: Assumptions,
 }
 
 impl Default for Config {
@@ -49,6 +55,8 @@ impl Default for Config {
             job_limit: Duration::from_millis(500),
             cores: crate::CORES,
             sticky_wedge: false,
+            poison: None,
+            assumptions: Assumptions::default(),
         }
     }
 }

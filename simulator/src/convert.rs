@@ -1,6 +1,6 @@
 //! OUT_CVT: from what the DPU holds to what it stores (npu-rk3588 5.4, npu-ops 1.6, 1.7).
 
-use crate::assumptions::REQUANT_TIES_TO_EVEN;
+use crate::assumptions::Assumptions;
 use crate::core::Values;
 use crate::format::Out;
 use crate::regs::{self, RegFile};
@@ -12,6 +12,7 @@ pub struct Convert {
     pub offset: i64,
     pub scale: i64,
     pub shift: u32,
+    assume: Assumptions,
 }
 
 impl Convert {
@@ -20,6 +21,7 @@ impl Convert {
             offset: i64::from(r.get(regs::DPU_OUT_CVT_OFFSET) as i32),
             scale: r.field(regs::DPU_OUT_CVT_SCALE, 15, 0).into(),
             shift: r.field(regs::DPU_OUT_CVT_SHIFT, 5, 0),
+            assume: r.assume,
         }
     }
 
@@ -31,7 +33,7 @@ impl Convert {
         let half = (1i128 << self.shift) >> 1;
         let up = if self.shift == 0 || rest != half {
             rest > half
-        } else if REQUANT_TIES_TO_EVEN {
+        } else if self.assume.requant_ties_to_even {
             floor & 1 == 1
         } else {
             product > 0
@@ -59,6 +61,13 @@ impl Convert {
             }
             Out::Fp32 if floats.is_empty() => each(to, ints, |v| self.scaled(v) as f32),
             Out::Fp32 => bytemuck::cast_slice_mut(to).copy_from_slice(floats),
+            Out::Fp16 if self.assume.fp16_saturates => {
+                let halves = bytemuck::cast_slice_mut::<u64, half::f16>(to);
+                let most = half::f16::MAX.to_f32();
+                for (to, v) in halves.iter_mut().zip(floats) {
+                    *to = half::f16::from_f32(v.clamp(-most, most));
+                }
+            }
             Out::Fp16 => {
                 bytemuck::cast_slice_mut::<u64, half::f16>(to).convert_from_f32_slice(floats);
             }
@@ -78,12 +87,14 @@ mod tests {
 
     #[test]
     fn requantisation_is_to_nearest_ties_to_even() {
-        let c = Convert { offset: 10, scale: 1, shift: 1 };
+        let of =
+            |offset, scale, shift| Convert { offset, scale, shift, assume: Assumptions::default() };
+        let c = of(10, 1, 1);
         let got: Vec<i8> = [-3, -2, -1, 0, 1, 2, 3, 5].map(|v| c.requantise(v)).to_vec();
         assert_eq!(got, [8, 9, 10, 10, 10, 11, 12, 12]);
         assert_eq!([c.requantise(1 << 40), c.requantise(-(1 << 40))], [127, -128]);
-        assert_eq!(Convert { offset: 0, scale: 3, shift: 0 }.requantise(-5), -15);
-        assert_eq!(Convert { offset: 0, scale: 65535, shift: 63 }.requantise(i64::MAX), 127);
-        assert_eq!(Convert { offset: 7, scale: 1, shift: 63 }.requantise(-(1 << 61)), 7);
+        assert_eq!(of(0, 3, 0).requantise(-5), -15);
+        assert_eq!(of(0, 65535, 63).requantise(i64::MAX), 127);
+        assert_eq!(of(7, 1, 63).requantise(-(1 << 61)), 7);
     }
 }

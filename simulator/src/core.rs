@@ -206,13 +206,21 @@ fn noise(i: usize) -> u64 {
     x ^ x >> 27
 }
 
+/// Makes noise of floats: never an integer, so that no small-integer result hits it by chance.
+pub fn spoil(values: &mut [f32]) {
+    values.iter_mut().enumerate().for_each(|(i, v)| *v = noise_float(i));
+}
+
+fn noise_float(i: usize) -> f32 {
+    ((noise(i) >> 40) as i32 - (1 << 23)) as f32 / 65536.0 + 0.123
+}
+
 impl Values {
     /// Replaces `percent` of the values from index `from` on by noise.
     pub fn spoil(&mut self, percent: u64, from: usize) {
         let hit = |i: &usize| *i >= from && noise(*i) % 100 < percent;
         for i in (0..self.floats.len()).filter(hit) {
-            // Never an integer, so that no small-integer result hits it by chance.
-            self.floats[i] = ((noise(i) >> 40) as i32 - (1 << 23)) as f32 / 65536.0 + 0.123;
+            self.floats[i] = noise_float(i);
         }
         for i in (0..self.ints.len()).filter(hit) {
             self.ints[i] = (noise(i) >> 40) as i64 - (1 << 23);

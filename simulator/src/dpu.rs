@@ -1,6 +1,5 @@
 //! DPU: its stages in order, the element-wise one, and the writer (npu-rk3588 2.5, 3.4, 5.1, 6).
 
-use crate::assumptions::EW_NARROWS_ONCE;
 use crate::check::{Hang, unmapped_in};
 use crate::convert::Convert;
 use crate::core::{Scratch, Values};
@@ -32,8 +31,8 @@ impl ElementWise {
     }
 
     /// In fp32.
-    pub fn apply(self, sums: &mut [f32], operand: &[f32]) {
-        if !EW_NARROWS_ONCE {
+    pub fn apply(self, narrow_first: bool, sums: &mut [f32], operand: &[f32]) {
+        if narrow_first {
             sums.iter_mut().for_each(|s| *s = half::f16::from_f32(*s).to_f32());
         }
         let each = |f: fn(f32, f32) -> f32, sums: &mut [f32]| {
@@ -64,6 +63,8 @@ pub struct Dpu {
     pub bs: Stage,
     pub bn: Stage,
     pub operand: Option<ElementWise>,
+    /// The element-wise stage narrows what the accumulator delivers.
+    narrow_first: bool,
     pub lookup: Option<Lookup>,
     pub convert: Convert,
     /// Trap 26: no more than the first row of this many channels is stored.
@@ -89,6 +90,7 @@ impl Dpu {
             bs: Stage::bs(r),
             bn: Stage::bn(r),
             operand: ElementWise::read(r).filter(|_| armed && from_memory),
+            narrow_first: !r.assume.ew_narrows_once,
             lookup: Lookup::read(r),
             convert: Convert::read(r),
             only_first_row_of: None,
@@ -111,7 +113,7 @@ impl Dpu {
         self.bs.apply(values, bias);
         self.bn.apply(values, &[]);
         if let Some(op) = self.operand {
-            op.apply(&mut values.floats, operand);
+            op.apply(self.narrow_first, &mut values.floats, operand);
         }
         self.lookup.map_or(0, |l| l.apply(tables, &mut values.floats))
     }

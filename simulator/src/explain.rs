@@ -26,8 +26,9 @@ impl fmt::Display for Explanation {
         if let Some(task) = self.task {
             write!(f, ", task {task}")?;
         }
-        let (class, title, section) = (self.rule.class(), self.rule.title(), self.rule.section());
-        write!(f, ": {class}: {title} ({section}): {}", self.message)
+        let rule = self.rule;
+        let (class, id, title, section) = (rule.class(), rule.id(), rule.title(), rule.section());
+        write!(f, ": {class}: {id}: {title} ({section}): {}", self.message)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Number formats of the operands and what follows from them (npu-rk3588 2.1, 3.1, 3.5, 3.6).
 
+use crate::assumptions::Assumptions;
 use half::slice::HalfFloatSliceExt;
 
 /// What features and weights are stored as.
@@ -82,6 +83,14 @@ impl Format {
         }
     }
 
+    /// [`Format::decode`] with tf32 shortened as assumed.
+    pub fn decode_operand(self, assume: Assumptions, words: &[u64], floats: &mut [f32]) {
+        if self == Format::Tf32 && assume.tf32_rounds {
+            return each(words, floats, |bits: u32| f32::from_bits(rounded_to_tf32(bits)));
+        }
+        self.decode(words, floats);
+    }
+
     /// Memory words as values; every value of every format is exact in fp32.
     pub fn decode(self, words: &[u64], floats: &mut [f32]) {
         match self {
@@ -102,6 +111,14 @@ impl Format {
             }
         }
     }
+}
+
+/// To nearest, ties to even; infinities and NaN are left alone.
+fn rounded_to_tf32(bits: u32) -> u32 {
+    if !f32::from_bits(bits).is_finite() {
+        return bits & !0x1fff;
+    }
+    bits.wrapping_add(0xfff + (bits >> 13 & 1)) & !0x1fff
 }
 
 fn each<T: bytemuck::Pod>(words: &[u64], floats: &mut [f32], f: impl Fn(T) -> f32) {

@@ -12,7 +12,8 @@
 //! reference such as "npu-rk3588 3.2" names the file and section. All number formats
 //! of the matrix product run, direct and depthwise convolutions, look-up tables behind a
 //! convolution or alone, and pooling; anything else hangs with the explanation
-//! [`Rule::NotModelled`].
+//! [`Rule::NotModelled`]. Where the spec leaves a choice, [`Assumptions`] names it; [`listing`]
+//! shows a program word by word, with the rules it breaks.
 //!
 //! ```
 //! use rocket_runtime::device::{Board, Deadline};
@@ -30,6 +31,7 @@
 #![deny(missing_docs)]
 
 pub mod assumptions;
+pub mod listing;
 pub mod serve;
 
 mod check;
@@ -50,6 +52,7 @@ mod machine;
 mod node;
 mod npu;
 mod pc;
+mod poison;
 mod ppu;
 mod profile;
 mod rdma;
@@ -57,6 +60,7 @@ mod regs;
 mod stage;
 mod window;
 
+pub use assumptions::Assumptions;
 pub use check::{Class, Rule};
 pub use config::{Arithmetic, Config};
 pub use counters::{CORES, Counters};
@@ -69,6 +73,7 @@ pub use kernel::ioctl::{Caller, Outcome};
 pub use nix::errno::Errno;
 pub use node::{Alive, SimBoard};
 pub use profile::DriverProfile;
+pub use regs::register_name;
 
 // Memory images are reinterpreted in place, and the NPU is little-endian (npu-rk3588 0.2).
 const _: () = assert!(cfg!(target_endian = "little"), "the simulator needs a little-endian host");

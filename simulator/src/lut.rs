@@ -1,6 +1,6 @@
 //! The DPU's look-up table: upload, index, interpolation, decoding (npu-rk3588 B.4, npu-ops 2).
 
-use crate::assumptions::{LUT_INDEX_TIES_TO_EVEN, LUT_SLOPE_ROUNDS_DOWN};
+use crate::assumptions::Assumptions;
 use crate::regs::{self, RegFile};
 use half::f16;
 
@@ -66,6 +66,7 @@ pub struct Lookup {
     offset: i64,
     scale: i64,
     minus_exp: u32,
+    assume: Assumptions,
 }
 
 impl Lookup {
@@ -83,6 +84,7 @@ impl Lookup {
             offset: i64::from(r.get(regs::DPU_OUT_CVT_OFFSET) as i32),
             scale: r.field(regs::DPU_OUT_CVT_SCALE, 15, 0).into(),
             minus_exp: r.field(regs::DPU_OUT_CVT_SHIFT, 19, 12),
+            assume: r.assume,
         })
     }
 
@@ -97,11 +99,17 @@ impl Lookup {
     pub fn apply(&self, tables: &Tables, values: &mut [f32]) -> usize {
         let mut zeros = 0;
         for v in values {
-            let code = (self.entry(tables, index(*v)) + self.offset) * self.scale;
+            let code = (self.entry(tables, self.index(*v)) + self.offset) * self.scale;
             zeros += usize::from(code == 0);
             *v = self.decode(code).to_f32();
         }
         zeros
+    }
+
+    /// The nearest integer.
+    fn index(&self, v: f32) -> i64 {
+        let to_even = self.assume.lut_index_ties_to_even;
+        if to_even { v.round_ties_even() as i64 } else { v.round() as i64 }
     }
 
     fn entry(&self, tables: &Tables, index: i64) -> i64 {
@@ -121,7 +129,7 @@ impl Lookup {
             return at(0, index - self.le_start);
         }
         let product = (index - self.le_start).saturating_mul(self.slope);
-        let below = if LUT_SLOPE_ROUNDS_DOWN {
+        let below = if self.assume.lut_slope_rounds_down {
             product >> self.slope_shift
         } else {
             product / (1 << self.slope_shift)
@@ -135,9 +143,4 @@ impl Lookup {
         let exponent = u32::from(bits >> 10 & 31).wrapping_sub(self.minus_exp) & 31;
         f16::from_bits(bits & 0x83ff | (exponent as u16) << 10)
     }
-}
-
-/// The nearest integer.
-fn index(v: f32) -> i64 {
-    if LUT_INDEX_TIES_TO_EVEN { v.round_ties_even() as i64 } else { v.round() as i64 }
 }

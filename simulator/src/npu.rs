@@ -1,6 +1,6 @@
 //! One core: its registers, its CBUF, and the run of a job through its blocks.
 
-use crate::assumptions::RESET_CLEARS_CORE;
+use crate::assumptions::Assumptions;
 use crate::check::{self, Extents, Flight, Hang, Kept, Pass, Plan, Pool};
 use crate::cna::Image;
 use crate::kernel::sched::Job;
@@ -8,7 +8,7 @@ use crate::kernel::space::Dma;
 use crate::lut::Tables;
 use crate::machine::Machine;
 use crate::regs::RegFile;
-use crate::{CORES, Fault, Rule, core, pc};
+use crate::{CORES, Fault, Rule, core, pc, poison};
 use rocket_runtime::plan::cost;
 use rocket_runtime::soc::RK3588;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,7 +76,8 @@ impl Run<'_> {
         self.machine.explain(rule, self.job.file, Some(self.job.number), task, message);
     }
 
-    fn tell(&self, findings: &[(Rule, String)]) {
+    /// Reports what is wrong with the task at hand.
+    pub fn tell(&self, findings: &[(Rule, String)]) {
         for (rule, message) in findings {
             self.explain(*rule, Some(self.task), message.clone());
         }
@@ -133,9 +134,9 @@ impl Run<'_> {
 }
 
 impl Npu {
-    pub fn new() -> Npu {
+    pub fn new(assume: Assumptions) -> Npu {
         Npu {
-            regs: RegFile::new(),
+            regs: RegFile::new(assume),
             words: Vec::new(),
             feature: Image::default(),
             weight: Image::default(),
@@ -151,8 +152,8 @@ impl Npu {
 
     /// A core reset.
     pub fn reset(&mut self) {
-        if RESET_CLEARS_CORE {
-            *self = Npu::new();
+        if self.regs.assume.reset_clears_core {
+            *self = Npu::new(self.regs.assume);
         }
     }
 
@@ -210,6 +211,9 @@ impl Npu {
             run.machine.clock_hz.store(BOOT_HZ, Relaxed);
             let message = format!("clock parked at {BOOT_HZ} Hz on request");
             run.explain(Rule::Injected, Some(now), message);
+        }
+        if let Some(byte) = run.machine.config.poison {
+            poison::fill(&self.regs, mask, &mut run.dma, byte);
         }
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
@@ -330,7 +334,7 @@ impl Npu {
     /// A pass through the PPU.
     fn pool(run: &mut Run<'_>, pool: &Pool) -> Result<(), Hang> {
         let limit = run.limit();
-        let [read, stored] = pool.ppu.run(&mut run.dma, pool.method, limit)?;
+        let [read, stored] = pool.ppu.run(&mut run.dma, pool.method, limit, pool.spoil_tail)?;
         run.machine.count(|c| {
             c.dma_read_feature += read;
             c.dma_write += stored;

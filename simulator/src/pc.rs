@@ -2,9 +2,10 @@
 //! (npu-rk3588 1.2 to 1.6, Appendix C).
 
 use crate::Rule;
-use crate::assumptions::REGISTER_AMOUNTS_BITS;
 use crate::check::{Hang, unmapped};
+use crate::lut::Tables;
 use crate::npu::{Npu, Run};
+use crate::regs::{self, RegFile};
 
 /// PC registers that a program may write.
 const BASE_ADDRESS: u16 = 0x10;
@@ -12,10 +13,28 @@ const REGISTER_AMOUNTS: u16 = 0x14;
 const TASK_DMA_BASE_ADDR: u16 = 0x34;
 const OPERATION_ENABLE: u16 = 0x08;
 
-/// Targets of words that are not plain register writes (npu-rk3588 1.2).
-const PC: u16 = 0x0101;
-const BARRIER: u16 = 0x0041;
-const ENABLE: u16 = 0x0081;
+/// A command word (npu-rk3588 1.2).
+#[derive(Debug, Clone, Copy)]
+pub struct Word(pub u64);
+
+impl Word {
+    /// Targets of words that are not plain register writes.
+    pub const PC: u16 = 0x0101;
+    pub const BARRIER: u16 = 0x0041;
+    pub const ENABLE: u16 = 0x0081;
+
+    pub const fn target(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    pub const fn value(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    pub const fn offset(self) -> u16 {
+        self.0 as u16
+    }
+}
 
 /// Target of each register page (npu-rk3588 1.1); nothing decodes page 2.
 const fn target_of_page(page: u16) -> Option<u16> {
@@ -27,10 +46,12 @@ const fn target_of_page(page: u16) -> Option<u16> {
 
 /// What one program asked for besides register writes.
 #[derive(Debug, Default)]
-struct Program {
-    mask: Option<u32>,
-    next: u64,
+pub struct Program {
+    pub mask: Option<u32>,
+    /// Where it links to; zero: nowhere.
+    pub next: u64,
     next_amount: u64,
+    pub findings: Vec<(Rule, String)>,
 }
 
 /// Runs `tasks` programs in one kick: the first at `addr`, `count` words long; each further one
@@ -45,11 +66,14 @@ pub fn kick(
     let mut addr = u64::from(addr);
     // The driver programs the length in units of 128 bits (npu-rk3588 1.4).
     let mut amount = (u64::from(count).div_ceil(2)).saturating_sub(1);
+    let bits = npu.regs.assume.register_amounts_bits;
     run.kicked();
     for done in 1..=tasks {
         let program = fetch(npu, run, addr, amount)?;
+        run.tell(&program.findings);
         let Some(mask) = program.mask else {
-            let message = format!("no enable word among {} words at 0x{addr:08x}", words(amount));
+            let message =
+                format!("no enable word among {} words at 0x{addr:08x}", words(amount, bits));
             return Err(Hang::new(Rule::EnableNotFetched, message));
         };
         npu.execute(run, mask)?;
@@ -67,8 +91,9 @@ pub fn kick(
     Ok(())
 }
 
-fn words(amount: u64) -> usize {
-    (((amount & ((1 << REGISTER_AMOUNTS_BITS) - 1)) + 1) * 2) as usize
+/// Words that an amount of so many bits makes the controller fetch.
+fn words(amount: u64, bits: u32) -> usize {
+    (((amount & ((1 << bits.min(24)) - 1)) + 1) * 2) as usize
 }
 
 /// Fetches one program and writes its registers.
@@ -78,11 +103,11 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
         return Err(Hang::new(Rule::AddressUnaligned, message));
     }
     let mut buffer = std::mem::take(&mut npu.words);
-    buffer.resize(words(amount), 0);
+    buffer.resize(words(amount, npu.regs.assume.register_amounts_bits), 0);
     let decoded = match run.dma.read(addr, &mut buffer) {
         Ok(()) => {
             run.fetched(buffer.len() as u64 * 8);
-            decode(npu, &buffer)
+            decode(&mut npu.regs, &mut npu.tables, &buffer)
         }
         Err(fault) => Err(unmapped(fault, "program fetch")),
     };
@@ -90,17 +115,20 @@ fn fetch(npu: &mut Npu, run: &mut Run<'_>, addr: u64, amount: u64) -> Result<Pro
     decoded
 }
 
-fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
-    npu.regs.begin_program();
-    npu.tables.begin_program();
+/// Writes the registers of one program, up to its enable word.
+pub fn decode(r: &mut RegFile, tables: &mut Tables, words: &[u64]) -> Result<Program, Hang> {
+    r.begin_program();
+    tables.begin_program();
     let mut program = Program::default();
+    let mut unknown_registers = Vec::new();
     let mut barrier = false;
     for (i, &word) in words.iter().enumerate() {
-        let (target, value, offset) = ((word >> 48) as u16, (word >> 16) as u32, word as u16);
+        let w = Word(word);
+        let (target, value, offset) = (w.target(), w.value(), w.offset());
         let unknown = || Hang::new(Rule::UnknownWord, format!("word {i} is 0x{word:016x}"));
         match target {
             0 if word == 0 => {}
-            PC => match offset {
+            Word::PC => match offset {
                 BASE_ADDRESS => program.next = u64::from(value & !0xf),
                 REGISTER_AMOUNTS => program.next_amount = u64::from(value),
                 TASK_DMA_BASE_ADDR if value != 0 => {
@@ -110,27 +138,37 @@ fn decode(npu: &mut Npu, words: &[u64]) -> Result<Program, Hang> {
                 TASK_DMA_BASE_ADDR => {}
                 _ => return Err(unknown()),
             },
-            BARRIER if word & 0xffff_ffff_ffff == 0 => {}
-            ENABLE if offset == OPERATION_ENABLE => {
+            Word::BARRIER if word & 0xffff_ffff_ffff == 0 => {}
+            Word::ENABLE if offset == OPERATION_ENABLE => {
                 if !barrier {
                     let message = format!("enable word at position {i}");
                     return Err(Hang::new(Rule::BarrierMissing, message));
                 }
                 program.mask = Some(value);
+                program.findings.extend(not_described(&unknown_registers));
                 return Ok(program);
             }
             _ if target & 0xff == 1 => {
-                if target_of_page(offset >> 12) != Some(target) || !npu.regs.write(offset, value) {
+                if target_of_page(offset >> 12) != Some(target) || !r.write(offset, value) {
                     let message = format!("word {i} is 0x{word:016x}");
                     return Err(Hang::new(Rule::PageMismatch, message));
                 }
-                npu.tables.write(offset, value);
+                if regs::register_name(offset).is_none() {
+                    unknown_registers.push(offset);
+                }
+                tables.write(offset, value);
             }
             _ => return Err(unknown()),
         }
-        barrier = target == BARRIER;
+        barrier = target == Word::BARRIER;
     }
     Ok(program)
+}
+
+/// Writes to registers that no list has: taken, without effect.
+fn not_described(offsets: &[u16]) -> Option<(Rule, String)> {
+    let message = format!("0x{:04x}, {} write(s) in all", offsets.first()?, offsets.len());
+    Some((Rule::UnknownRegister, message))
 }
 
 #[cfg(test)]
@@ -143,6 +181,6 @@ mod tests {
         let want = [None, Some(0x201), None, Some(0x801), Some(0x1001), Some(0x2001), Some(0x4001)];
         assert_eq!(all[..7], want);
         assert_eq!(all[7..], [Some(0x8001), None, None]);
-        assert_eq!((words(62), words(0)), (126, 2));
+        assert_eq!((words(62, 16), words(0, 16), words(62, 4)), (126, 2, 30));
     }
 }

@@ -1,7 +1,7 @@
 //! PPU with its reader: pooling of fp16 cubes (npu-rk3588 B.3, npu-ops 4.8).
 
 use crate::check::{Hang, unmapped_in};
-use crate::core::ATOM;
+use crate::core::{ATOM, spoil};
 use crate::format::Format;
 use crate::kernel::space::Dma;
 use crate::regs::{self, RegFile};
@@ -83,28 +83,48 @@ impl Ppu {
             && self.input[2].is_multiple_of(ATOM)
     }
 
-    /// Pools surface by surface, at most `limit` of them; says how many bytes were read and
-    /// stored.
-    pub fn run(&self, dma: &mut Dma, method: Method, limit: usize) -> Result<[u64; 2], Hang> {
+    /// Pixels of a stored surface.
+    pub fn surface_pixels(&self) -> usize {
+        self.output[0] * self.output[1]
+    }
+
+    /// Addresses of the stored surfaces, in order.
+    pub fn surface_list(&self) -> impl Iterator<Item = u64> {
+        (0..self.output[2] / ATOM).map(|s| self.dst + s as u64 * self.dst_surf_stride)
+    }
+
+    /// Pools surface by surface, at most `limit` of them, and makes noise of the last
+    /// `spoil_tail` values; says how many bytes were read and stored.
+    pub fn run(
+        &self,
+        dma: &mut Dma,
+        method: Method,
+        limit: usize,
+        spoil_tail: usize,
+    ) -> Result<[u64; 2], Hang> {
         let ([iw, ih, c], [ow, oh, _]) = (self.input, self.output);
         let mut words = vec![0u64; 2 * iw * ih];
         let mut image = vec![0f32; ATOM * iw * ih];
         let mut pooled = vec![0f32; ATOM * ow * oh];
         let mut stored = vec![0u64; 2 * ow * oh];
         let mut bytes = [0, 0];
-        for s in 0..(c / ATOM).min(limit) {
+        for (s, to) in self.surface_list().enumerate().take(limit) {
             for (y, line) in words.chunks_exact_mut(2 * iw).enumerate() {
                 let at = self.src + s as u64 * self.src_surf_stride + y as u64 * self.line_stride;
                 let fault = |f| unmapped_in(f, regs::PPU_RDMA_SRC_BASE_ADDR, "cube fetch");
                 dma.read(at, line).map_err(fault)?;
             }
             Format::Fp16.decode(&words, &mut image);
-            for (i, to) in pooled.chunks_exact_mut(ATOM).enumerate() {
-                self.window(method, &image, [i % ow, i / ow], to);
+            for (i, pixel) in pooled.chunks_exact_mut(ATOM).enumerate() {
+                self.window(method, &image, [i % ow, i / ow], pixel);
+            }
+            if s + 1 == c / ATOM {
+                let kept = pooled.len().saturating_sub(spoil_tail);
+                spoil(&mut pooled[kept..]);
             }
             bytemuck::cast_slice_mut::<u64, f16>(&mut stored).convert_from_f32_slice(&pooled);
             let fault = |f| unmapped_in(f, regs::PPU_DST_BASE_ADDR, "output store");
-            dma.write(self.dst + s as u64 * self.dst_surf_stride, &stored).map_err(fault)?;
+            dma.write(to, &stored).map_err(fault)?;
             bytes[0] += words.len() as u64 * 8;
             bytes[1] += stored.len() as u64 * 8;
         }

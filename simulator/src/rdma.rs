@@ -1,7 +1,7 @@
 //! DPU-RDMA: reads the element-wise operand cube, the bias of each channel, and the cube of a
 //! flying pass (npu-rk3588 2.6, 6.3, B.4; npu-ops 1.8).
 
-use crate::assumptions::ZERO_NOTCH_REPEATS_FIRST_SURFACE;
+use crate::assumptions::Assumptions;
 use crate::check::{Hang, unmapped_in};
 use crate::core::{ATOM, KERNEL_GROUP, Scratch};
 use crate::format::Format;
@@ -21,6 +21,7 @@ pub struct Rdma {
     pub mrdma_on: bool,
     pub erdma_on: bool,
     pub comb_use: u32,
+    assume: Assumptions,
 }
 
 impl Rdma {
@@ -37,6 +38,7 @@ impl Rdma {
             mrdma_on: !r.bit(regs::RDMA_FEATURE_MODE_CFG, 4),
             erdma_on: !r.bit(regs::RDMA_ERDMA_CFG, 0),
             comb_use: r.field(regs::RDMA_FEATURE_MODE_CFG, 10, 8),
+            assume: r.assume,
         }
     }
 
@@ -50,15 +52,21 @@ impl Rdma {
         self.notch == 0 || self.ew_notch == 0
     }
 
+    /// How far the pointers move on after a surface, beyond it: MRDMA's and ERDMA's (trap 22).
+    pub fn gaps(&self) -> [u64; 2] {
+        let floor = 16 * u64::from(self.assume.notch_floor_atoms);
+        [self.notch, self.ew_notch].map(|notch| notch.max(floor))
+    }
+
     /// Address, channel and base register of each surface read.
     pub fn surface_list(&self) -> impl Iterator<Item = (usize, u64, u16)> {
         (0..self.channels / KERNEL_GROUP).flat_map(move |g| {
-            let (even, odd) = if self.stuck() && ZERO_NOTCH_REPEATS_FIRST_SURFACE {
+            let (even, odd) = if self.stuck() && self.assume.zero_notch_repeats_first_surface {
                 (self.src, self.src)
             } else {
-                let g = g as u64;
-                let step = self.surface_bytes();
-                (self.src + g * (step + self.notch), self.ew_base + g * (step + self.ew_notch))
+                let (g, step) = (g as u64, self.surface_bytes());
+                let [even, odd] = self.gaps();
+                (self.src + g * (step + even), self.ew_base + g * (step + odd))
             };
             let first = g * KERNEL_GROUP;
             [(first, even, regs::RDMA_SRC_BASE_ADDR), (first + ATOM, odd, regs::RDMA_EW_BASE_ADDR)]

@@ -1,5 +1,9 @@
 //! The register file of one core and the names of its registers (npu-rk3588 2.3 to 2.6, B.3).
 
+pub mod fields;
+
+use crate::assumptions::Assumptions;
+
 // Offsets of the registers that programs write.
 macro_rules! registers {
     ($($name:ident = $offset:literal;)*) => {
@@ -67,12 +71,48 @@ registers! {
     PPU_RDMA_DATA_FORMAT = 0x7030;
 }
 
+/// Registers that the spec names and programs need not write, or never do: those at the start of
+/// every block's page (npu-rk3588 1.1), and the clock gate (2.3).
+const OTHERS: &[(u16, &str)] = &[
+    (0x1000, "CNA_S_STATUS"),
+    (0x1004, "CNA_S_POINTER"),
+    (0x1008, "CNA_OPERATION_ENABLE"),
+    (0x1090, "CNA_CLK_GATE"),
+    (0x3000, "CORE_S_STATUS"),
+    (0x3004, "CORE_S_POINTER"),
+    (0x3008, "CORE_OPERATION_ENABLE"),
+    (0x4000, "DPU_S_STATUS"),
+    (0x4004, "DPU_S_POINTER"),
+    (0x4008, "DPU_OPERATION_ENABLE"),
+    (0x5000, "RDMA_S_STATUS"),
+    (0x5004, "RDMA_S_POINTER"),
+    (0x5008, "RDMA_OPERATION_ENABLE"),
+    (0x6000, "PPU_S_STATUS"),
+    (0x6004, "PPU_S_POINTER"),
+    (0x6008, "PPU_OPERATION_ENABLE"),
+    (0x7000, "PPU_RDMA_S_STATUS"),
+    (0x7004, "PPU_RDMA_S_POINTER"),
+    (0x7008, "PPU_RDMA_OPERATION_ENABLE"),
+];
+
+/// The name of a block's register, with the block's in front; none when no register list has it
+/// (npu-rk3588 1.1, 2.3 to 2.6, B.3).
+pub fn register_name(offset: u16) -> Option<&'static str> {
+    NAMES.iter().chain(OTHERS).find(|(o, _)| *o == offset).map(|(_, n)| *n)
+}
+
 /// A register's name with its offset, for messages.
 pub fn name(offset: u16) -> String {
-    match NAMES.iter().find(|(o, _)| *o == offset) {
-        Some((_, n)) => format!("{n} (0x{offset:04x})"),
+    match register_name(offset) {
+        Some(n) => format!("{n} (0x{offset:04x})"),
         None => format!("0x{offset:04x}"),
     }
+}
+
+/// Bits `hi..=lo` of a value.
+pub fn bits(value: u32, hi: u32, lo: u32) -> u32 {
+    let width = hi - lo + 1;
+    value >> lo & (u32::MAX >> (32 - width))
 }
 
 /// Page of the first block and of the last (npu-rk3588 1.1).
@@ -88,11 +128,13 @@ pub struct RegFile {
     writer: Vec<u64>,
     serial: u64,
     job_start: u64,
+    /// What is assumed of the core: whoever reads registers is to know what they mean.
+    pub assume: Assumptions,
 }
 
 impl RegFile {
-    pub fn new() -> RegFile {
-        RegFile { values: vec![0; COUNT], writer: vec![0; COUNT], serial: 0, job_start: 1 }
+    pub fn new(assume: Assumptions) -> RegFile {
+        RegFile { values: vec![0; COUNT], writer: vec![0; COUNT], serial: 0, job_start: 1, assume }
     }
 
     /// A new job: what earlier jobs wrote no longer counts.
@@ -122,8 +164,7 @@ impl RegFile {
 
     /// Bits `hi..=lo` of a register.
     pub fn field(&self, offset: u16, hi: u32, lo: u32) -> u32 {
-        let width = hi - lo + 1;
-        self.get(offset) >> lo & (u32::MAX >> (32 - width))
+        bits(self.get(offset), hi, lo)
     }
 
     /// One bit of a register.

@@ -1,7 +1,7 @@
 //! The window of a convolution: which pixels of the image meet which weights
 //! (npu-rk3588 B.1, B.2; npu-ops 4.1, 4.5).
 
-use crate::assumptions::PAD_BYTE_1_ON_ODD_LOW_CHANNELS;
+use crate::assumptions::Assumptions;
 use crate::format::Format;
 use crate::regs::{self, RegFile};
 
@@ -20,6 +20,7 @@ pub struct Window {
     pad: [usize; 2],
     /// PAD_CON1.
     pad_value: u32,
+    assume: Assumptions,
 }
 
 impl Window {
@@ -39,6 +40,7 @@ impl Window {
             ],
             pad: [field(regs::CNA_PAD_CON0, 7, 4), field(regs::CNA_PAD_CON0, 3, 0)],
             pad_value: r.get(regs::CNA_PAD_CON1),
+            assume: r.assume,
         }
     }
 
@@ -86,14 +88,14 @@ impl Window {
         let [b0, b1] = [self.pad_value as i8, (self.pad_value >> 8) as i8];
         let byte = |c: usize| {
             let low_odd = c % 64 < 32 && c % 2 == 1;
-            f32::from(if PAD_BYTE_1_ON_ODD_LOW_CHANNELS && low_odd { b1 } else { b0 })
+            f32::from(if self.assume.pad_byte_1_on_odd_low_channels && low_odd { b1 } else { b0 })
         };
         if format == Format::Int8 {
             return (0..channels).map(byte).collect();
         }
         let mut one = [0.0; 16];
         let atoms = 64 / format.bits();
-        format.decode(&[u64::from(self.pad_value)], &mut one[..atoms]);
+        format.decode_operand(self.assume, &[u64::from(self.pad_value)], &mut one[..atoms]);
         vec![one[0]; channels]
     }
 

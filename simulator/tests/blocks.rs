@@ -5,106 +5,11 @@
 mod common;
 
 use common::*;
-use half::{bf16, f16};
+use half::f16;
 use proptest::prelude::*;
 use rocket_runtime::device::JobRef;
 use rocket_runtime::uapi::{JOB_BATCHED, Task};
 use rocket_sim::{Arithmetic, Config, DriverProfile, Rule};
-
-/// A row of the tables of npu-rk3588 2.1 and 3.1.
-#[derive(Debug, Clone, Copy)]
-struct Kind {
-    code: u32,
-    dpu: u32,
-    out: u32,
-    bits: u32,
-    group: u32,
-    unit: u32,
-    size_e: u32,
-    qd: u32,
-}
-
-const fn kind(code: u32, dpu: u32, out: u32, bits: u32, group: u32, size_e: u32, qd: u32) -> Kind {
-    let unit = if bits == 32 { 16 } else { 32 };
-    Kind { code, dpu, out, bits, group, unit, size_e, qd }
-}
-
-const INT8: Kind = kind(0, 0, 4, 8, 32, 7, 0);
-const INT8_F32: Kind = kind(0, 0, 5, 8, 32, 7, 0);
-const INT8_INT8: Kind = kind(0, 0, 0, 8, 32, 1, 1);
-const INT16: Kind = kind(1, 1, 4, 16, 16, 7, 1);
-const BF16: Kind = kind(3, 3, 5, 16, 16, 3, 1);
-const INT4: Kind = kind(6, 6, 1, 4, 64, 7, 0);
-const TF32: Kind = kind(7, 5, 5, 32, 16, 3, 1);
-
-fn encode_value(k: Kind, v: f32) -> Vec<u8> {
-    match k.code {
-        0 => vec![v as i8 as u8],
-        1 => (v as i16).to_le_bytes().to_vec(),
-        3 => bf16::from_f32(v).to_le_bytes().to_vec(),
-        _ => v.to_le_bytes().to_vec(),
-    }
-}
-
-/// A cube, by the element index of each value.
-fn cube(k: Kind, values: &[f32], index: impl Fn(usize) -> usize) -> Vec<u8> {
-    let mut out = vec![0; values.len() * k.bits as usize / 8];
-    for (i, v) in values.iter().enumerate() {
-        let at = index(i);
-        if k.bits == 4 {
-            out[at / 2] |= ((*v as i8 & 15) as u8) << (4 * (at % 2));
-        } else {
-            let bytes = encode_value(k, *v);
-            out[at * bytes.len()..][..bytes.len()].copy_from_slice(&bytes);
-        }
-    }
-    out
-}
-
-/// Gives a set-up buffers in another format, and gives the program for it.
-fn retyped(s: &mut Setup, t: Kind) -> Vec<u64> {
-    let (m, k, n) = (s.shape.m, s.shape.k, s.shape.n);
-    let (ms, ks) = (m as usize, k as usize);
-    let (g, u, c2) = (t.group as usize, t.unit as usize, 128 / t.bits as usize);
-    s.input = s.rig.with(&cube(t, &s.a, |i| (i % ks / c2 * ms + i / ks) * c2 + i % ks % c2));
-    s.weights = s.rig.with(&cube(t, &s.w, |i| {
-        let (r, c) = (i / ks, i % ks);
-        r / g * g * ks + c / u * u * g + r % g * u + c % u
-    }));
-    let row = k * t.bits / 8;
-    let slack = u32::from(t.code == 0);
-    let dbank = (m * row).div_ceil(32768) + slack;
-    let mut words = s.words.clone();
-    let od = if t.out == 0 { 0 } else { 2 };
-    for (reg, value) in [
-        (0x100c, t.code << 7 | t.code << 4),
-        (0x1030, row * n),
-        (0x1034, row),
-        (0x1040, (12 - dbank) << 4 | dbank),
-        (0x1044, row.div_ceil(64)),
-        (FEATURE, s.input.iova()),
-        (WEIGHTS, s.weights.iova()),
-        (0x3010, t.code << 8 | t.qd),
-        (0x4010, t.out << 29 | t.dpu << 26 | t.dpu),
-        (0x4050, t.size_e << 8 | t.size_e << 5 | t.size_e << 2 | od),
-        (0x4084, 1),
-        (0x40c0, (m * (t.size_e + 1)) << 4),
-    ] {
-        set(&mut words, reg, value);
-    }
-    words
-}
-
-fn wide(m: u32, k: u32, n: u32) -> Shape {
-    Shape { wide: true, ..Shape::new(m, k, n) }
-}
-
-/// A set-up whose results are 32 bits wide, and its program in another format.
-fn typed(shape: Shape, t: Kind) -> (Setup, Vec<u64>) {
-    let mut s = Setup::new(&Rig::new(quick()), shape);
-    let words = retyped(&mut s, t);
-    (s, words)
-}
 
 #[test]
 fn formats_with_float_results() {
@@ -290,28 +195,6 @@ fn integers_in_a_chain() {
     assert_eq!(s.result(), s.expected());
 }
 
-/// The same pixels as an image of another shape.
-fn as_image(s: &Setup, w: u32, h: u32) -> Vec<u64> {
-    let mut words = s.words.clone();
-    for (reg, value) in [
-        (0x1020, w << 16 | h),
-        (0x1028, w),
-        (0x1044, (w * s.shape.k * 2).div_ceil(64)),
-        (0x107c, 4 * w),
-        (0x1080, w * h.saturating_sub(4)),
-        (0x1084, w << 16 | h),
-        (0x3014, (h - 1) << 16 | (w - 1)),
-        (0x4030, w - 1),
-        (0x4034, h - 1),
-        (0x405c, (h - 1) << 16 | (w - 1)),
-        (0x500c, w - 1),
-        (0x5010, h - 1),
-    ] {
-        set(&mut words, reg, value);
-    }
-    words
-}
-
 #[test]
 fn images() {
     let s = Setup::new(&Rig::new(quick()), Shape::new(15, 64, 32));
@@ -324,43 +207,6 @@ fn images() {
     let s = Setup::new(&Rig::new(quick()), Shape::new(16, 64, 32));
     s.run_words(&as_image(&s, 8, 2), 126);
     s.assert_rule(Rule::ImageTooLow);
-}
-
-/// A pass of `cols` atoms through the DPU alone (npu-ops 2.3), without its tables.
-fn flying(cols: u32, input: u32, output: u32) -> Vec<u64> {
-    let mut words = vec![word(0x4004, 0xe), word(0x5004, 0xe)];
-    words.extend(
-        [
-            (0x400c, 0x1e5),
-            (0x4010, 0x4800_0002),
-            (0x4020, output),
-            (0x4024, cols << 4),
-            (0x4030, cols - 1),
-            (0x4034, 0),
-            (0x403c, 0x7_0007),
-            (0x4040, 0x53),
-            (0x4050, 2),
-            (0x4058, 7),
-            (0x405c, cols - 1),
-            (0x4060, 0x53),
-            (0x4070, 0x383),
-            (0x4078, 1),
-            (0x4080, 0),
-            (0x4084, 0x10001),
-            (0x4088, 0),
-            (0x40c0, cols << 4),
-            (0x500c, cols - 1),
-            (0x5010, 0),
-            (0x5014, 7),
-            (0x5018, input),
-            (0x5034, 1),
-            (0x5044, 0x17849),
-            (0x5068, 0x0101_0101),
-        ]
-        .map(|(reg, value)| word(reg, value)),
-    );
-    words.extend([0, 0x0101_0000_0000_0014, 0x0041_0000_0000_0000, 0x0081_0000_0018_0008]);
-    words
 }
 
 /// Runs a program from one buffer to another; the values stored, and the rules broken.
@@ -376,10 +222,6 @@ fn pass(values: &[f32], out: usize, words: impl Fn(u32, u32) -> Vec<u64>) -> (Ve
     let stored = output.take(0, 2 * out);
     let stored = stored.chunks(2).map(|b| f16::from_le_bytes([b[0], b[1]]).to_f32()).collect();
     (stored, rig.board.explanations().into_iter().map(|e| e.rule).collect())
-}
-
-fn ramp(n: usize) -> Vec<f32> {
-    (0..n).map(|i| (i % 97) as f32 - 48.0).collect()
 }
 
 #[test]
@@ -455,46 +297,6 @@ fn tables_of_nobody_decode_zero_to_four() {
     });
     assert_eq!(rules, [Rule::TablesNotUploaded, Rule::LookupOfZero]);
     assert_eq!(got, [4.0; 64]);
-}
-
-/// Pooling of an 8x8 image of 8 channels (npu-rk3588 B.3).
-fn pooling(method: u32, [kw, kh]: [u32; 2], input: u32, output: u32) -> Vec<u64> {
-    let (ow, oh) = (8 / kw, 8 / kh);
-    let recip = |k: u32| u32::from(f16::from_f32(65536.0 / k as f32).to_bits());
-    let recip = if method == 0 { [recip(kw), recip(kh)] } else { [0, 0] };
-    let surface = oh * ow * 16;
-    let mut words = vec![word(0x6004, 0xe), word(0x7004, 0xe)];
-    words.extend(
-        [
-            (0x600c, 7),
-            (0x6010, 7),
-            (0x6014, 7),
-            (0x6018, ow - 1),
-            (0x601c, oh - 1),
-            (0x6020, 7),
-            (0x6024, 0x10 | method),
-            (0x6034, (kw - 1) | (kh - 1) << 8 | (kw - 1) << 16 | (kh - 1) << 20),
-            (0x6038, recip[0]),
-            (0x603c, recip[1]),
-            (0x6040, 0),
-            (0x6044, 0),
-            (0x6048, 0),
-            (0x6070, output),
-            (0x607c, surface),
-            (0x6084, surface | 2),
-            (0x60dc, 3),
-            (0x700c, 7),
-            (0x7010, 7),
-            (0x7014, 7),
-            (0x701c, input),
-            (0x7024, 128),
-            (0x7028, 1024),
-            (0x7030, 2),
-        ]
-        .map(|(reg, value)| word(reg, value)),
-    );
-    words.extend([0, 0x0101_0000_0000_0014, 0x0041_0000_0000_0000, 0x0081_0000_0060_0008]);
-    words
 }
 
 #[test]

@@ -108,7 +108,7 @@ fn modes(r: &RegFile, c: &Cna, p: &Precisions) -> Result<(), Hang> {
     expect(r, Rule::NotModelled, (regs::DPU_BS_OW_CFG, 1, 1), u64::from(bypass))
 }
 
-/// Trap 31: addresses of data are addresses of 16-byte atoms.
+/// Trap 31: addresses and pitches of data are those of 16-byte atoms.
 fn aligned(r: &RegFile) -> Result<(), Hang> {
     for reg in [
         regs::CNA_FEATURE_DATA_ADDR,
@@ -120,7 +120,8 @@ fn aligned(r: &RegFile) -> Result<(), Hang> {
     ] {
         expect(r, Rule::AddressUnaligned, (reg, 3, 0), 0)?;
     }
-    Ok(())
+    // The pitch of lines: LINE_STRIDE counts quarters of an atom (npu-rk3588 3.2).
+    expect(r, Rule::AddressUnaligned, (regs::CNA_DMA_CON1, 1, 0), 0)
 }
 
 /// Width, height and channels as each block sees them; trap 16.

@@ -2,8 +2,7 @@
 //! and pooling (npu-rk3588 B.3, npu-ops 4.8).
 
 use super::geometry::expect;
-use super::{Hang, Plan, Rule, stages};
-use crate::assumptions::FULL_DIMENSION_SPOILS_VALUES;
+use super::{Hang, Plan, Rule, history, stages};
 use crate::assumptions::MOST_VALUES_A_TASK;
 use crate::core::ATOM;
 use crate::dpu::Dpu;
@@ -62,7 +61,7 @@ pub fn flying(r: &RegFile, tables: &Tables) -> Result<Flight, Hang> {
         store_nothing: false,
         spoil_tail: 0,
     };
-    if let Some(finding) = super::not_written(r, FLYING.iter().copied()) {
+    if let Some(finding) = history::not_written(r, FLYING.iter().copied()) {
         flight.store_nothing = finding.0 == Rule::RegistersNotWritten;
         flight.findings.push(finding);
         if flight.store_nothing {
@@ -122,7 +121,7 @@ pub fn flying(r: &RegFile, tables: &Tables) -> Result<Flight, Hang> {
     }
     if let Some(finding) = full_dimension(flight.dpu.rows) {
         flight.findings.push(finding);
-        flight.spoil_tail = FULL_DIMENSION_SPOILS_VALUES;
+        flight.spoil_tail = r.assume.full_dimension_spoils_values;
     }
     Ok(flight)
 }
@@ -140,6 +139,8 @@ pub struct Pool {
     pub method: Method,
     pub findings: Vec<(Rule, String)>,
     pub store_nothing: bool,
+    /// Values at the end that become noise.
+    pub spoil_tail: usize,
 }
 
 /// Checks a pooling pass.
@@ -148,9 +149,9 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
     let Some(method) = ppu.method else {
         return Err(Hang::new(Rule::NotModelled, "unknown pooling method".to_owned()));
     };
-    let mut pool = Pool { ppu, method, findings: Vec::new(), store_nothing: false };
+    let mut pool = Pool { ppu, method, findings: Vec::new(), store_nothing: false, spoil_tail: 0 };
     let all = regs::NAMES.iter().map(|(o, _)| *o).filter(|o| *o >> 12 >= 6);
-    if let Some(finding) = super::not_written(r, all) {
+    if let Some(finding) = history::not_written(r, all) {
         pool.store_nothing = finding.0 == Rule::RegistersNotWritten;
         pool.findings.push(finding);
         if pool.store_nothing {
@@ -204,16 +205,21 @@ pub fn pool(r: &RegFile) -> Result<Pool, Hang> {
         let message = format!("kernel {:?}", pool.ppu.kernel);
         pool.findings.push((Rule::PoolingOfOne, message));
     }
+    let mut extents = pool.ppu.input.into_iter().chain(pool.ppu.output);
+    if let Some(finding) = extents.find_map(full_dimension) {
+        pool.findings.push(finding);
+        pool.spoil_tail = r.assume.full_dimension_spoils_values;
+    }
     Ok(pool)
 }
 
 impl Plan {
     /// Trap 27 in a convolution.
-    pub(super) fn check_dimensions(&mut self) {
+    pub(super) fn check_dimensions(&mut self, r: &RegFile) {
         let w = &self.cna.window;
         let extents = [w.out_width, w.out_height, self.dpu.channels];
         let Some(finding) = extents.into_iter().find_map(full_dimension) else { return };
         self.findings.push(finding);
-        self.spoil_tail = self.spoil_tail.max(FULL_DIMENSION_SPOILS_VALUES);
+        self.spoil_tail = self.spoil_tail.max(r.assume.full_dimension_spoils_values);
     }
 }

@@ -163,7 +163,7 @@ impl Sched {
 
 /// The life of one core: jobs one after another until the board goes away.
 pub fn run_core(machine: &Machine, core: usize) {
-    let mut npu = Npu::new();
+    let mut npu = Npu::new(machine.config.assumptions);
     while let Some(job) = machine.sched.take(core) {
         let end = Instant::now() + machine.config.timeout;
         machine.count(|c| c.jobs_by_core[core % CORES] += 1);

@@ -1,6 +1,14 @@
 //! Test-only program encoder, layouts and file helpers, written from npu-rk3588 2, 3 and
 //! Appendix A, apart from the library's own.
-#![allow(dead_code, clippy::unwrap_used, clippy::needless_range_loop)]
+#![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::needless_range_loop)]
+
+mod kinds;
+mod passes;
+mod seen;
+
+pub use kinds::*;
+pub use passes::*;
+pub use seen::*;
 
 use half::f16;
 use nix::errno::Errno;

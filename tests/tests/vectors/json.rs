@@ -17,8 +17,19 @@ impl fmt::Display for File {
     }
 }
 
-/// Every JSON file below `dir`, in order of name.
+/// Every JSON file below `dir`, in order of name, read.
 pub fn files_below(dir: &Path) -> Vec<File> {
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).expect("readable file");
+        let value =
+            serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        File { path, value }
+    };
+    paths_below(dir).into_iter().map(read).collect()
+}
+
+/// Every JSON file below `dir`, in order of name.
+pub fn paths_below(dir: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     let mut todo = vec![dir.to_path_buf()];
     while let Some(dir) = todo.pop() {
@@ -27,14 +38,11 @@ pub fn files_below(dir: &Path) -> Vec<File> {
             if path.is_dir() {
                 todo.push(path);
             } else if path.extension().is_some_and(|e| e == "json") {
-                let text = std::fs::read_to_string(&path).expect("readable file");
-                let value = serde_json::from_str(&text)
-                    .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-                out.push(File { path, value });
+                out.push(path);
             }
         }
     }
-    out.sort_by(|a, b| a.path.cmp(&b.path));
+    out.sort();
     out
 }
 

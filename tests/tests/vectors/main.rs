@@ -13,6 +13,7 @@ mod jobs;
 mod json;
 mod passes;
 mod programs;
+mod refused;
 mod shapes;
 mod structure;
 
