@@ -30,6 +30,7 @@
 #![deny(missing_docs)]
 
 pub mod assumptions;
+pub mod timing;
 
 mod check;
 mod cna;

@@ -48,7 +48,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// A kick of the program controller.
     pub fn kicked(&mut self) {
-        self.ns += cost::KICK_NS;
+        self.ns += RK3588.timing.kick_ns;
         self.machine.count(|c| c.kicks += 1);
     }
 
@@ -113,9 +113,14 @@ impl Run<'_> {
         }
     }
 
-    /// Modelled time of a task.
-    fn charge(&mut self, macs: u64, bytes: u64) {
-        self.ns += cost::task_ns(&RK3588, macs, bytes, self.machine.config.clock_hz);
+    /// Modelled time of a task that multiplies operands of `bits`.
+    fn charge(&mut self, bits: usize, macs: u64, bytes: u64) {
+        self.ns += cost::task_ns(&RK3588, bits, macs, bytes, self.machine.config.clock_hz);
+    }
+
+    /// Modelled time of a task that multiplies nothing.
+    fn charge_bytes(&mut self, bytes: u64) {
+        self.charge(16, 0, bytes);
     }
 
     fn injected(&self, what: &str) -> Hang {
@@ -151,7 +156,7 @@ impl Npu {
     pub fn run_job(&mut self, job: &Job, machine: &Machine, core: usize) -> bool {
         let faults = machine.job_faults(job.number);
         let dma = Dma::new(&job.space);
-        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: cost::JOB_NS };
+        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: RK3588.timing.job_ns };
         self.regs.begin_job();
         match self.run_tasks(&mut run) {
             Ok(()) => {
@@ -223,7 +228,7 @@ impl Npu {
             }
         };
         done.unwrap_or_else(|| {
-            run.charge(0, 0);
+            run.charge_bytes(0);
             Ok(())
         })
     }
@@ -284,7 +289,7 @@ impl Npu {
         run.machine.count(|c| c.dma_write += *stored.as_ref().unwrap_or(&0));
         let bytes = stored? + feature_bytes + weight_bytes + operand_bytes;
         run.stored()?;
-        run.charge(macs, bytes);
+        run.charge(format.bits(), macs, bytes);
         Ok(())
     }
 
@@ -306,7 +311,7 @@ impl Npu {
         let stored = dpu.store(&mut run.dma, &mut self.scratch, values, limit)?;
         run.machine.count(|c| c.dma_write += stored);
         run.stored()?;
-        run.charge(0, read + stored);
+        run.charge_bytes(read + stored);
         Ok(())
     }
 
@@ -319,7 +324,7 @@ impl Npu {
             c.dma_write += stored;
         });
         run.stored()?;
-        run.charge(0, read + stored);
+        run.charge_bytes(read + stored);
         Ok(())
     }
 }

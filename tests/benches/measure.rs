@@ -1,7 +1,8 @@
 //! Speeds, each as a fraction of a yardstick in the same run: packing and unpacking against
 //! memcpy, the simulator against the GEMM crate it multiplies with.
 //!
-//! `cargo bench -p rocket-tests`. Nothing here is asserted: a busy machine is slow, not wrong.
+//! `cargo bench -p rocket-tests`; with `-- fit` the cost model against the published figures
+//! instead, all modelled. Nothing here is asserted: a busy machine is slow, not wrong.
 
 use half::f16;
 use ndarray::linalg::general_mat_mul;
@@ -145,6 +146,10 @@ fn simulator(threads: usize) {
 }
 
 fn main() {
+    if std::env::args().any(|a| a == "fit") {
+        print!("{}", rocket_sim::timing::table(&rocket_sim::timing::fit()));
+        return;
+    }
     packing();
     for threads in [1, 2] {
         simulator(threads);
