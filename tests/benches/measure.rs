@@ -1,8 +1,9 @@
 //! Speeds, each as a fraction of a yardstick in the same run: packing and unpacking against
 //! memcpy, the simulator against the GEMM crate it multiplies with.
 //!
-//! `cargo bench -p rocket-tests`; with `-- fit` the cost model against the published figures
-//! instead, all modelled. Nothing here is asserted: a busy machine is slow, not wrong.
+//! `cargo bench -p rocket-tests --bench measure`; with `-- fit` the cost model against the
+//! published figures instead, all modelled. Nothing here is asserted: a busy machine is slow, not
+//! wrong.
 
 use half::f16;
 use ndarray::linalg::general_mat_mul;

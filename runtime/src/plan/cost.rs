@@ -69,7 +69,7 @@ mod tests {
         let bytes = task_bytes(DType::Fp16, tile, true);
         for hz in [100_000, 1_000_000, 10_000_000, 60_000_000, 200_000_000] {
             let one = RK3588.timing.kick_ns + task_ns(&RK3588, 16, tile.macs(), bytes, hz);
-            for budget in [1_000_000, 100_000_000] {
+            for budget in [1_000_000, 5_000_000, 100_000_000] {
                 let tasks = tasks_per_job(&RK3588, DType::Fp16, &plan, hz, budget) as u64;
                 assert!(
                     tasks == 1 || RK3588.timing.job_ns + tasks * one <= budget,

@@ -19,7 +19,7 @@ pub const RK3588: Profile = Profile {
 /// | MAC rates | npu-rk3588 8.1; int16 has none published and takes fp16's |
 /// | kick | 8.3: 320 single kicks against 5 batched ones, 62 to 48 ms |
 /// | job | 8.3: the submit floor, 51 to 54 us, less the one kick in it |
-/// | bandwidth | fitted to all rows of the table but int4's; no figure names it |
+/// | bandwidth | no figure names it: least squares of the logarithms of all ratios of the table but int4's and 900 MHz's, rounded |
 const TIMING: Timing = Timing {
     macs_per_cycle: [(4, 2048), (8, 1024), (16, 512), (32, 256)],
     bytes_per_us: 4500,
