@@ -5,8 +5,8 @@
 //! npu-rk3588 8.6 suggests the longer of MAC time and DMA time. Their sum meets the clock
 //! figures of 8.1 better (tripling the clock gained 1.33x and 1.43x; the longer of the two says
 //! 1.1x), and it has a reason: the operands of a large tile fill the CBUF, so that the next
-//! ones cannot be fetched meanwhile. A task has no cost of its own beside them: with one the
-//! fit is no better.
+//! ones cannot be fetched meanwhile. Over all figures the two forms fit alike. A task has no cost
+//! of its own beside them: with one the fit is no better.
 
 use super::{Shape, TilePlan};
 use crate::dtype::DType;
