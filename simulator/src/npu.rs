@@ -51,7 +51,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// A kick of the program controller.
     pub fn kicked(&mut self) {
-        self.ns += cost::KICK_NS;
+        self.ns += RK3588.timing.kick_ns;
         self.machine.count(|c| c.kicks += 1);
     }
 
@@ -117,15 +117,20 @@ impl Run<'_> {
         }
     }
 
-    /// Modelled time of a task.
-    fn charge(&mut self, macs: u64, bytes: u64) {
+    /// Modelled time of a task that multiplies operands of `bits`.
+    fn charge(&mut self, bits: usize, macs: u64, bytes: u64) {
         let hz = self.machine.clock_hz.load(Relaxed);
         let slow = self.faults.iter().find_map(|f| match f {
             Fault::SlowJob { times, .. } => Some(u64::from(*times)),
             _ => None,
         });
-        let ns = cost::task_ns(&RK3588, macs, bytes, hz);
+        let ns = cost::task_ns(&RK3588, bits, macs, bytes, hz);
         self.ns = self.ns.saturating_add(ns.saturating_mul(slow.unwrap_or(1)));
+    }
+
+    /// Modelled time of a task that multiplies nothing.
+    fn charge_bytes(&mut self, bytes: u64) {
+        self.charge(16, 0, bytes);
     }
 
     fn injected(&self, what: &str) -> Hang {
@@ -161,7 +166,7 @@ impl Npu {
     pub fn run_job(&mut self, job: &Job, machine: &Machine, core: usize) -> bool {
         let faults = machine.job_faults(job.number, true);
         let dma = Dma::new(&job.space);
-        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: cost::JOB_NS };
+        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: RK3588.timing.job_ns };
         self.regs.begin_job();
         match self.run_tasks(&mut run) {
             Ok(()) => {
@@ -244,7 +249,7 @@ impl Npu {
             }
         };
         done.unwrap_or_else(|| {
-            run.charge(0, 0);
+            run.charge_bytes(0);
             Ok(())
         })
     }
@@ -305,7 +310,7 @@ impl Npu {
         run.machine.count(|c| c.dma_write += *stored.as_ref().unwrap_or(&0));
         let bytes = stored? + feature_bytes + weight_bytes + operand_bytes;
         run.stored()?;
-        run.charge(macs, bytes);
+        run.charge(format.bits(), macs, bytes);
         Ok(())
     }
 
@@ -327,7 +332,7 @@ impl Npu {
         let stored = dpu.store(&mut run.dma, &mut self.scratch, values, limit)?;
         run.machine.count(|c| c.dma_write += stored);
         run.stored()?;
-        run.charge(0, read + stored);
+        run.charge_bytes(read + stored);
         Ok(())
     }
 
@@ -340,7 +345,7 @@ impl Npu {
             c.dma_write += stored;
         });
         run.stored()?;
-        run.charge(0, read + stored);
+        run.charge_bytes(read + stored);
         Ok(())
     }
 }

@@ -430,7 +430,7 @@ fn reuse_bits() {
 
 #[test]
 fn jobs_that_take_too_long_by_the_model() {
-    let job_limit = std::time::Duration::from_micros(200);
+    let job_limit = std::time::Duration::from_micros(120);
     let rig = Rig::new(Config { job_limit, ..quick() });
     let s = Setup::new(&rig, PLAIN);
     let t = Setup::new(&rig, PLAIN);

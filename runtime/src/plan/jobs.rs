@@ -260,10 +260,12 @@ mod tests {
             .iter()
             .map(|t| {
                 let bytes = cost::task_bytes(s.dtype, t.extent, accumulate);
-                cost::KICK_NS + cost::task_ns(&RK3588, t.extent.macs(), bytes, RK3588.slowest_hz)
+                let bits = s.dtype.info().bits;
+                let macs = t.extent.macs();
+                RK3588.timing.kick_ns + cost::task_ns(&RK3588, bits, macs, bytes, RK3588.slowest_hz)
             })
             .sum::<u64>()
-            + cost::JOB_NS
+            + RK3588.timing.job_ns
     }
 
     proptest! {

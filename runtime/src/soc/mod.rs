@@ -20,12 +20,34 @@ pub struct Profile {
     pub cbuf_banks: usize,
     /// Bytes of a CBUF bank.
     pub bank_bytes: usize,
-    /// fp16 multiply-accumulates a core and cycle (npu-rk3588 8.1).
-    pub fp16_macs_per_cycle: u64,
+    /// How long its programs take, modelled.
+    pub timing: Timing,
     /// The lowest clock the part is run at, in Hz: the boot default (npu-rk3588 8.1).
     pub slowest_hz: u64,
     /// The validated operating point, in Hz.
     pub nominal_hz: u64,
+}
+
+/// The constants of the cost model: what a core is charged for a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timing {
+    /// Multiply-accumulates a core and cycle, by the bits of an operand.
+    pub macs_per_cycle: [(usize, u64); 4],
+    /// Bytes a microsecond that one core moves, whatever the NPU's clock.
+    pub bytes_per_us: u64,
+    /// A start of the program controller: interrupt, and registers written anew.
+    pub kick_ns: u64,
+    /// A job beside its kicks.
+    pub job_ns: u64,
+}
+
+impl Timing {
+    /// Multiply-accumulates a core and cycle of operands of `bits`: the rate of the next wider
+    /// ones where a width has none of its own.
+    pub fn macs_per_cycle(&self, bits: usize) -> u64 {
+        let known = self.macs_per_cycle.iter().find(|(wide, _)| bits <= *wide);
+        known.map_or(self.macs_per_cycle[3].1, |(_, rate)| *rate)
+    }
 }
 
 /// Every part this version drives.

@@ -72,6 +72,11 @@ impl Bench {
 
     /// Runs one program whose results lie at `output`.
     pub fn run(&mut self, words: &[u64], output: u32) {
+        self.run_times(words, output, 1);
+    }
+
+    /// Runs one program that many times, in one job.
+    pub fn run_times(&mut self, words: &[u64], output: u32, times: usize) {
         let size = words.len() * 8;
         let regcmd = self.object(size as u32);
         let data: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -79,7 +84,7 @@ impl Bench {
         let out = self.find(output, 1).0.handle;
         let reads: Vec<u32> =
             self.objects.iter().map(|o| o.0.handle).filter(|h| *h != out).collect();
-        let tasks = [Task { regcmd, regcmd_count: words.len() as u32 }];
+        let tasks = vec![Task { regcmd, regcmd_count: words.len() as u32 }; times];
         let job = JobRef { tasks: &tasks, reads: &reads, writes: &[out], flags: 0 };
         self.node.submit(&[job]).expect("submits");
     }

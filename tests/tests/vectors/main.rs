@@ -7,6 +7,7 @@
 //! variable that names an unreadable folder fails.
 
 mod bench;
+mod charge;
 mod conv;
 mod exec;
 mod jobs;
