@@ -40,6 +40,8 @@ enum Command {
     Explain(explain::Arguments),
     /// List every rule that programs and drivers are held to.
     Rules(explain::Rules),
+    /// Show how well modelled times fit the figures published for silicon.
+    Fit,
 }
 
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -51,6 +53,7 @@ pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Board(a) => board::list(&a),
         Command::Explain(a) => explain::run(&a),
         Command::Rules(a) => explain::rules(&a),
+        Command::Fit => explain::fit(),
     }
 }
 
@@ -72,6 +75,10 @@ struct BoardOptions {
     /// NPU cores.
     #[arg(long, default_value_t = CORES as u64, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=CORES as u64))]
     cores: u64,
+    /// Fill what a task is to store with this byte before it runs, so that what it does not store
+    /// is seen.
+    #[arg(long, value_name = "BYTE")]
+    poison: Option<u8>,
     /// Time after which the driver gives a hanging job up, in ms.
     #[arg(long, default_value_t = 500, value_name = "MS")]
     timeout: u64,
@@ -86,6 +93,7 @@ impl BoardOptions {
             clock_hz: self.clock * 1_000_000,
             cores: self.cores as usize,
             timeout: std::time::Duration::from_millis(self.timeout),
+            poison: self.poison,
             ..Config::default()
         }
     }
@@ -99,6 +107,7 @@ impl BoardOptions {
             format!("--timeout={}", self.timeout),
         ];
         list.extend(self.fault.iter().map(|f| format!("--fault={f}")));
+        list.extend(self.poison.map(|b| format!("--poison={b}")));
         list.extend(self.exact.then(|| "--exact".to_owned()));
         list
     }

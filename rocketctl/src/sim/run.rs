@@ -22,7 +22,8 @@ const OURS: u8 = 125;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Share the board of that name with every process that names it; it starts with the first and
-    /// ends with the last. Without this the board is the program's own.
+    /// ends with the last. Without this and without ROCKET_SIM_BOARD the board is the program's
+    /// own.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     #[command(flatten)]
@@ -72,7 +73,9 @@ enum Board {
 
 impl Board {
     fn of(arguments: &Arguments) -> anyhow::Result<Board> {
-        match &arguments.board {
+        let from_environment =
+            || std::env::var(rocket_sim_wire::BOARD_VARIABLE).ok().filter(|name| !name.is_empty());
+        match &arguments.board.clone().or_else(from_environment) {
             Some(name) => {
                 let place = super::place(name)?;
                 serve::ensure(name, &place, &arguments.options)?;
@@ -118,7 +121,9 @@ fn start(arguments: &Arguments) -> anyhow::Result<u8> {
     let teller = report::Teller::start(&board.node(), before, arguments.quiet)?;
     let status = wait(&mut child, &incoming)?;
     let broken = teller.finish();
+    // Only a failure is worth wondering about: many programs have no use for a board.
     if !arguments.quiet
+        && !status.success()
         && let Board::Own(server) = &board
         && let Some(hint) = report::unreached(server.use_so_far(), &prepared.inspected)
     {

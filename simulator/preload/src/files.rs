@@ -1,6 +1,6 @@
 //! Opening and naming files.
 
-use crate::node;
+use crate::node::{self, decimal};
 use crate::path::{self, led};
 use crate::real::{real, syscall, syscall_int};
 use libc::{FILE, c_char, c_int, c_long, c_uint, size_t, ssize_t};
@@ -145,8 +145,11 @@ pub unsafe extern "C" fn chdir(at: *const c_char) -> c_int {
 /// Where a descriptor's link in /proc leads.
 pub fn link_of(fd: c_int, to: &mut [u8]) -> Option<&[u8]> {
     let mut name = [0u8; 32];
-    let text = format_args!("/proc/self/fd/{fd}").to_string();
-    name.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+    let mut digits = [0u8; 10];
+    let text = b"/proc/self/fd/".iter().chain(decimal(fd, &mut digits));
+    for (to, from) in name.iter_mut().zip(text) {
+        *to = *from;
+    }
     let args = [
         c_long::from(libc::AT_FDCWD),
         name.as_ptr() as c_long,
@@ -167,8 +170,11 @@ fn named_descriptor(path: &[u8]) -> Option<c_int> {
     let digits = match rest {
         Some(digits) => digits,
         None => {
-            let pid = std::process::id().to_string();
-            path.strip_prefix(b"/proc/")?.strip_prefix(pid.as_bytes())?.strip_prefix(b"/fd/")?
+            // SAFETY: no arguments.
+            let pid = unsafe { libc::getpid() };
+            let mut buffer = [0u8; 10];
+            let rest = path.strip_prefix(b"/proc/")?.strip_prefix(decimal(pid, &mut buffer))?;
+            rest.strip_prefix(b"/fd/")?
         }
     };
     std::str::from_utf8(digits).ok()?.parse().ok()

@@ -99,7 +99,7 @@ unsafe fn connect_path(socket: c_int, dir: c_int, at: *const c_char) -> Result<(
 }
 
 /// A number in decimal, without the allocations that a signal handler must not make.
-fn decimal(n: c_int, digits: &mut [u8; 10]) -> &[u8] {
+pub fn decimal(n: c_int, digits: &mut [u8; 10]) -> &[u8] {
     let mut left = n.unsigned_abs();
     let mut at = digits.len();
     loop {

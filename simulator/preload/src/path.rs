@@ -1,29 +1,78 @@
 //! Which paths belong to the board, and where they lead.
 
 use libc::c_char;
-use std::ffi::{CStr, CString};
-use std::sync::OnceLock;
+use std::cell::UnsafeCell;
+use std::ffi::CStr;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Longest path that is looked at; longer ones are nobody's here.
 const LONGEST: usize = libc::PATH_MAX as usize;
 
+/// The root, once it is known. Allocating here would be wrong: an allocator's own start may come
+/// by (jemalloc reads a link), and so may a signal handler.
+struct Root {
+    bytes: UnsafeCell<[u8; LONGEST]>,
+    /// Length of the root, or one of the two below.
+    state: AtomicUsize,
+}
+
+const UNKNOWN: usize = usize::MAX;
+const BEING_READ: usize = usize::MAX - 1;
+
+// SAFETY: the bytes are written by whoever turns UNKNOWN into BEING_READ, and read only after that
+// thread has stored their length.
+unsafe impl Sync for Root {}
+
+static ROOT: Root = Root { bytes: UnsafeCell::new([0; LONGEST]), state: AtomicUsize::new(UNKNOWN) };
+
 /// The folder that stands for `/`, without a slash at its end; none when no board was given.
 pub fn root() -> Option<&'static [u8]> {
-    static ROOT: OnceLock<Option<CString>> = OnceLock::new();
-    let root = ROOT.get_or_init(|| {
-        let name = CString::new(rocket_sim_wire::ROOT_VARIABLE).ok()?;
-        // SAFETY: a C string; the result is copied before anybody can change the environment.
-        let value = unsafe { libc::getenv(name.as_ptr()) };
-        if value.is_null() {
-            return None;
+    let mut state = ROOT.state.load(Acquire);
+    if state == UNKNOWN {
+        match ROOT.state.compare_exchange(UNKNOWN, BEING_READ, Acquire, Acquire) {
+            // SAFETY: this thread has won, so the bytes are its own until it stores their length.
+            Ok(_) => ROOT.state.store(read_root(unsafe { &mut *ROOT.bytes.get() }), Release),
+            Err(_) => std::hint::spin_loop(),
         }
-        // SAFETY: getenv returns a C string.
-        let value = unsafe { CStr::from_ptr(value) }.to_bytes();
-        let value = value.strip_suffix(b"/").unwrap_or(value);
-        value.starts_with(b"/").then(|| CString::new(value).ok())?
-    });
-    root.as_ref().map(|r| r.as_bytes())
+        state = ROOT.state.load(Acquire);
+    }
+    while state == BEING_READ {
+        std::hint::spin_loop();
+        state = ROOT.state.load(Acquire);
+    }
+    // SAFETY: the length is stored, after which nobody writes the bytes.
+    let bytes = unsafe { &*ROOT.bytes.get() };
+    bytes.get(..state).filter(|root| !root.is_empty())
 }
+
+/// Copies the variable, as programs may overwrite their environment; 0 when it names no folder.
+fn read_root(to: &mut [u8]) -> usize {
+    // SAFETY: a C string; the result is copied before anybody can change the environment.
+    let value = unsafe { libc::getenv(ROOT_NAME.as_ptr()) };
+    // SAFETY: getenv returns null or a C string.
+    let value = unsafe { crate::bytes(value) };
+    let value = value.strip_suffix(b"/").unwrap_or(value);
+    match to.get_mut(..value.len()) {
+        Some(to) if value.starts_with(b"/") => {
+            to.copy_from_slice(value);
+            value.len()
+        }
+        _ => 0,
+    }
+}
+
+/// [`rocket_sim_wire::ROOT_VARIABLE`], as libc wants it.
+const ROOT_NAME: &CStr = c"ROCKET_SIM_ROOT";
+const _: () = {
+    let (name, wire) = (ROOT_NAME.to_bytes(), rocket_sim_wire::ROOT_VARIABLE.as_bytes());
+    assert!(name.len() == wire.len());
+    let mut i = 0;
+    while i < name.len() {
+        assert!(name[i] == wire[i]);
+        i += 1;
+    }
+};
 
 /// A path in a buffer of its own, with room for its NUL.
 pub struct Buffer {

@@ -54,7 +54,7 @@ pub struct Status {
 /// An explanation as it travels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
-    /// Its rule.
+    /// Its rule, by id.
     pub rule: String,
     /// Hang, garbage, nothing stored, or a note.
     pub class: String,
@@ -71,7 +71,7 @@ pub struct Told {
 impl Told {
     fn of(e: &Explanation) -> Told {
         Told {
-            rule: format!("{:?}", e.rule),
+            rule: e.rule.id().to_owned(),
             class: e.rule.class().to_string(),
             file: e.file,
             job: e.job,

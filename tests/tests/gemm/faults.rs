@@ -5,14 +5,15 @@ use crate::{Case, open};
 use rocket_runtime::device::Board;
 use rocket_runtime::matmul::Npu;
 use rocket_runtime::plan::{Sequence, Shape, Summation};
-use rocket_sim::{Call, Config, DriverProfile, Fault, SimBoard};
+use rocket_sim::{Call, Config, DriverProfile, Fault};
+use rocket_tests::TestBoard;
 use std::time::Duration;
 
 /// 2560 elements of K: five steps of 512 at 256 rows and 128 columns, several tiles a step.
 const SHAPE: Shape = Shape { m: 300, k: 2560, n: 272 };
 
-fn board() -> SimBoard {
-    SimBoard::new(Config { timeout: Duration::from_millis(20), ..Config::default() })
+fn board() -> TestBoard {
+    TestBoard::new(Config { timeout: Duration::from_millis(20), ..Config::default() })
 }
 
 fn jobs_of(summation: Summation) -> u64 {
@@ -114,7 +115,7 @@ fn files_are_closed_only_when_their_jobs_are_done() {
 
     // A driver that refuses a job in the middle of a call has queued those before it.
     let profile = DriverProfile::V1_1;
-    let board = SimBoard::new(Config { profile, ..board.config().clone() });
+    let board = TestBoard::new(Config { profile, ..board.config().clone() });
     let npu = open(&board, 1);
     board.inject(Fault::HangJob(1));
     board.inject(Fault::RejectJob(3));

@@ -9,7 +9,8 @@ use rocket_runtime::device::{BoInfo, Board, Deadline, DriverVersion, JobRef, Map
 use rocket_runtime::matmul::{Npu, Options};
 use rocket_runtime::plan::{Shape, Summation};
 use rocket_runtime::soc::Profile;
-use rocket_sim::{Config, Fault, SimBoard};
+use rocket_sim::{Config, Fault};
+use rocket_tests::TestBoard;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -43,7 +44,7 @@ const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 /// A board that says on standard output when jobs are submitted and when they were waited for.
 #[derive(Debug)]
-struct Loud(SimBoard);
+struct Loud(TestBoard);
 
 #[derive(Debug)]
 struct LoudNode(Arc<dyn Node>);
@@ -110,7 +111,7 @@ fn child() {
         Err(_) => return,
     }
     let timeout = Duration::from_millis(400);
-    let board = SimBoard::new(Config { timeout, ..Config::default() });
+    let board = TestBoard::new(Config { timeout, ..Config::default() });
     (0..100).for_each(|job| board.inject(Fault::HangJob(job)));
     let options = Options { workers: 1, drain_on_signals: true, ..Options::default() };
     let npu = Npu::open(&Loud(board), options).expect("opens");

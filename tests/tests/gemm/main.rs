@@ -1,6 +1,7 @@
 //! The GEMM on the simulated board, by its public interface: any shape, any worker count,
 //! resident and streamed, and every way a job can be lost.
 
+mod equal;
 mod faults;
 mod interrupt;
 mod memory;
@@ -10,7 +11,8 @@ use half::f16;
 use rocket_runtime::layout::pack::Matrix;
 use rocket_runtime::matmul::{Npu, Operand, Options, Rows, Stats};
 use rocket_runtime::plan::{Shape, Summation};
-use rocket_sim::{Config, SimBoard};
+use rocket_sim::Config;
+use rocket_tests::TestBoard;
 
 /// A deterministic stream of numbers, aperiodic over any row length.
 #[derive(Debug)]
@@ -100,11 +102,11 @@ impl Case {
     }
 }
 
-pub fn open(board: &SimBoard, workers: usize) -> Npu {
+pub fn open(board: &TestBoard, workers: usize) -> Npu {
     let options = Options { workers, drain_on_signals: false, ..Options::default() };
     Npu::open(board, options).expect("the simulated board opens")
 }
 
-pub fn board() -> SimBoard {
-    SimBoard::new(Config::default())
+pub fn board() -> TestBoard {
+    TestBoard::new(Config::default())
 }

@@ -2,13 +2,14 @@
 
 use rocket_runtime::device::{BoInfo, Board, Deadline, JobRef, Mapping, Node};
 use rocket_runtime::uapi::Task;
-use rocket_sim::{Arithmetic, Config, SimBoard};
+use rocket_sim::{Arithmetic, Config};
+use rocket_tests::TestBoard;
 use std::sync::Arc;
 
 /// One file of a simulated board, whose buffers are laid out so that they get the addresses a
 /// vector asks for.
 pub struct Bench {
-    pub board: SimBoard,
+    pub board: TestBoard,
     node: Arc<dyn Node>,
     objects: Vec<(BoInfo, Mapping)>,
     end: u32,
@@ -16,7 +17,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(arithmetic: Arithmetic) -> Bench {
-        let board = SimBoard::new(Config { arithmetic, ..Config::default() });
+        let board = TestBoard::new(Config { arithmetic, ..Config::default() });
         let node = board.open().expect("opens");
         Bench { board, node, objects: Vec::new(), end: 0 }
     }
