@@ -37,6 +37,10 @@ pub struct Config {
     /// Trap 4: a wrong operand configuration wedges its core across jobs, until
     /// [`SimBoard::reload`](crate::SimBoard::reload).
     pub sticky_wedge: bool,
+    /// A deadline that expires while the core computes is put off: silicon would have been done
+    /// long ago, so a program's patience is not to be judged by this machine's speed. A job that
+    /// hangs exhausts it as ever.
+    pub patient: bool,
     /// Fills what a task will store, as its registers say, with this byte before it runs, so that
     /// an output which was not written shows.
     pub poison: Option<u8>,
@@ -55,6 +59,7 @@ impl Default for Config {
             job_limit: Duration::from_millis(500),
             cores: crate::CORES,
             sticky_wedge: false,
+            patient: false,
             poison: None,
             assumptions: Assumptions::default(),
         }

@@ -137,16 +137,36 @@ impl SimFile {
         bo: &Bo,
         ranges: &[Range<u64>],
         deadline: Deadline,
-        wait: impl FnOnce(&Arc<Fence>) -> Result<(), Errno>,
+        wait: impl FnMut(&Arc<Fence>, Deadline) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let waited = bo.last_writer().map_or(Ok(()), |fence| {
-            fence.poll(deadline).unwrap_or_else(|| {
-                self.machine().count(|c| c.waits += 1);
-                wait(&fence)
-            })
-        });
+        let waited = match bo.last_writer() {
+            None => Ok(()),
+            Some(fence) => {
+                fence.poll(deadline).unwrap_or_else(|| self.wait(&fence, deadline, wait))
+            }
+        };
         self.sync(bo, ranges, Bo::to_cpu);
         waited
+    }
+
+    fn wait(
+        &self,
+        fence: &Arc<Fence>,
+        mut deadline: Deadline,
+        mut wait: impl FnMut(&Arc<Fence>, Deadline) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        /// How far a deadline is put off at a time.
+        const LONGER_MS: u64 = 20;
+        let m = self.machine();
+        m.count(|c| c.waits += 1);
+        loop {
+            let waited = wait(fence, deadline);
+            let slow = waited == Err(Errno::ETIMEDOUT) && m.config.patient;
+            if !slow || !m.sched.computes(self.id) {
+                return waited;
+            }
+            deadline = Deadline::after_ms(LONGER_MS);
+        }
     }
 
     /// Shows the device what the CPU wrote.
@@ -231,7 +251,7 @@ impl Node for SimFile {
     fn prep_bo(&self, handle: u32, deadline: Deadline) -> Result<(), Errno> {
         self.machine().enter(Call::PrepBo)?;
         let bo = self.bo(handle)?;
-        self.prep(&bo, from_ref(&bo.whole()), deadline, |fence| fence.wait(deadline))
+        self.prep(&bo, from_ref(&bo.whole()), deadline, |fence, until| fence.wait(until))
     }
 
     fn fini_bo(&self, handle: u32) -> Result<(), Errno> {

@@ -168,6 +168,27 @@ fn deadlines() {
     assert_eq!(s.result(), s.expected());
 }
 
+/// Thousands of tasks take this machine longer than a microsecond, silicon's time or not.
+#[test]
+fn a_patient_board_lets_computing_jobs_end_but_not_hanging_ones() {
+    for (patient, want) in [(true, Ok(())), (false, Err(Errno::ETIMEDOUT))] {
+        let timeout = Duration::from_millis(400);
+        let rig = Rig::new(Config { patient, timeout, ..Config::default() });
+        let s = Setup::new(&rig, SHAPE);
+        let p = rig.words(&s.words);
+        let tasks = vec![task(&p, 126); 3000];
+        rig.submit(&tasks, &[&s.input, &s.weights, &p], &[&s.output]).unwrap();
+        let soon = Deadline(Deadline::now().0 + 1000);
+        assert_eq!(rig.node.prep_bo(s.output.handle(), soon), want, "patient: {patient}");
+        rig.wait(&s.output);
+        assert_eq!(s.result(), s.expected());
+        rig.board.inject(Fault::HangJob(1));
+        rig.submit(&[task(&p, 126)], &[&s.input, &s.weights, &p], &[&s.output]).unwrap();
+        let out = s.output.handle();
+        assert_eq!(rig.node.prep_bo(out, Deadline::after_ms(60)), Err(Errno::ETIMEDOUT));
+    }
+}
+
 #[test]
 fn a_hang_occupies_its_core_until_the_timeout() {
     let timeout = Duration::from_millis(80);

@@ -79,6 +79,10 @@ struct BoardOptions {
     /// is seen.
     #[arg(long, value_name = "BYTE")]
     poison: Option<u8>,
+    /// Let deadlines expire although the board still computes. Without this they are put off, as
+    /// silicon would have been done.
+    #[arg(long)]
+    impatient: bool,
     /// Time after which the driver gives a hanging job up, in ms.
     #[arg(long, default_value_t = 500, value_name = "MS")]
     timeout: u64,
@@ -94,6 +98,7 @@ impl BoardOptions {
             cores: self.cores as usize,
             timeout: std::time::Duration::from_millis(self.timeout),
             poison: self.poison,
+            patient: !self.impatient,
             ..Config::default()
         }
     }
@@ -108,6 +113,7 @@ impl BoardOptions {
         ];
         list.extend(self.fault.iter().map(|f| format!("--fault={f}")));
         list.extend(self.poison.map(|b| format!("--poison={b}")));
+        list.extend(self.impatient.then(|| "--impatient".to_owned()));
         list.extend(self.exact.then(|| "--exact".to_owned()));
         list
     }

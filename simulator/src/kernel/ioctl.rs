@@ -165,9 +165,9 @@ fn prepare(
     let bo = file.bo(handle)?;
     let ranges = ranges(given, bo.size(), caller)?;
     let mut waited = false;
-    file.prep(&bo, &ranges, deadline, |fence| {
+    file.prep(&bo, &ranges, deadline, |fence, until| {
         waited = true;
-        caller.wait(fence, deadline)
+        caller.wait(fence, until)
     })?;
     // 6.18 and 6.19 return the jiffies that were left, at least the one that they round up.
     let leak = waited && file.profile().leaks_remaining_time();

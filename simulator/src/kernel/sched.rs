@@ -43,6 +43,8 @@ impl Queue {
 #[derive(Debug, Default)]
 struct State {
     files: BTreeMap<u64, Queue>,
+    /// Cores that wait for the driver's timeout.
+    hanging: [bool; CORES],
     shutdown: bool,
 }
 
@@ -105,6 +107,14 @@ impl Sched {
         in_flight
     }
 
+    /// Whether a file's jobs are not done only because this machine is slower than silicon: the
+    /// core they are queued to computes.
+    pub fn computes(&self, file: u64) -> bool {
+        let state = lock(&self.state);
+        let busy = state.files.get(&file).filter(|q| !q.idle());
+        busy.is_some_and(|q| !state.hanging[q.core % CORES])
+    }
+
     /// Jobs queued or running.
     pub fn in_flight(&self) -> usize {
         let state = lock(&self.state);
@@ -148,11 +158,13 @@ impl Sched {
     }
 
     /// A hanging core: sleeps until the driver's timeout.
-    fn hang_until(&self, end: Instant) {
+    fn hang_until(&self, core: usize, end: Instant) {
         let mut state = lock(&self.state);
+        state.hanging[core % CORES] = true;
         while !state.shutdown {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
             else {
+                state.hanging[core % CORES] = false;
                 return;
             };
             let wait = self.wake.wait_timeout(state, left);
@@ -175,7 +187,7 @@ pub fn run_core(machine: &Machine, core: usize) {
                 false
             });
         if !completed {
-            machine.sched.hang_until(end);
+            machine.sched.hang_until(core, end);
             machine.count(|c| c.jobs_timed_out += 1);
             npu.reset();
         }
