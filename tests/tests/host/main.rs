@@ -1,12 +1,13 @@
 //! The plugin in a stock llama.cpp, with a real model, on the simulated board.
 //!
 //! `scripts/test` names the host (`ROCKET_TEST_HOST_ROOT`), the models
-//! (`ROCKET_TEST_MODEL_DIR`) and the library (`ROCKET_TEST_PLUGIN`); without them these tests
-//! are left out.
+//! (`ROCKET_TEST_MODEL_DIR`), the library (`ROCKET_TEST_PLUGIN`) and the simulator's preload
+//! library (`ROCKET_TEST_PRELOAD`); without them these tests are left out.
 
 mod absent;
 mod gguf;
 mod macs;
+mod node;
 mod ops;
 
 use std::path::{Path, PathBuf};
@@ -40,12 +41,19 @@ impl Setup {
 
     /// A program of the host that sees the model, the plugin and the scratch folder.
     pub fn command(&self, program: &str) -> Command {
+        self.command_with(program, |_| {})
+    }
+
+    /// The same with more arguments for `in-root`.
+    pub fn command_with(&self, program: &str, more: impl FnOnce(&mut Command)) -> Command {
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../scripts/lib/in-root");
         let mut c = Command::new(script);
         for dir in [&self.model, &self.plugin] {
             c.arg("--ro-bind").arg(dir.parent().expect("a file in a folder"));
         }
-        c.arg("--bind").arg(self.scratch.path()).arg(&self.host).arg(program);
+        c.arg("--bind").arg(self.scratch.path());
+        more(&mut c);
+        c.arg(&self.host).arg(program);
         // Nothing of this test's own environment may decide what is tested; and threads that
         // spin while they wait would starve the simulator.
         for (name, _) in std::env::vars_os() {
