@@ -36,7 +36,7 @@ pub fn serve(shared: &Arc<Shared>, socket: &Arc<OwnedFd>) {
         Ok(None) if purpose == Some(Purpose::Control) => control::serve(shared, socket),
         Ok(None) => {
             shared.attached.fetch_add(1, SeqCst);
-            // Nothing is said; the end of the connection is the end of the process.
+            // Nothing more is said.
             while dialog::receive(socket, &mut packet).is_some() {}
         }
         Err(_) => {}
@@ -61,7 +61,13 @@ fn calls(shared: &Arc<Shared>, socket: &OwnedFd, file: &Arc<SimFile>, packet: &m
         // Others use the file while this call waits.
         let f = Arc::clone(file);
         let thread = std::thread::Builder::new().name("sim-wait".to_owned());
-        if let Err(e) = thread.spawn(move || dialog.run(&f, &call)) {
+        let run = move || {
+            let pair = dialog.run(&f, &call);
+            // A child that was forked meanwhile may hold the caller's end, but not the file.
+            drop(f);
+            dialog::see_off(&pair);
+        };
+        if let Err(e) = thread.spawn(run) {
             // The dialog is gone, and the caller sees that as an error.
             tracing::error!("cannot serve a waiting call: {e}");
         }
