@@ -35,7 +35,7 @@ fn aarch64_node_under_every_driver() {
     let (path, rpath) = (format!("-L{library}"), format!("-Wl,-rpath,{library}"));
     let arguments = ["-std=gnu11", &include, &path, &rpath, "-ldrm"];
     let node = compiled("aarch64-linux-gnu-gcc", "node.c", &arguments);
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let job = job::constant().write(sim.scratch());
     for profile in PROFILES {
         for command in COMMANDS {

@@ -43,7 +43,7 @@ fn ends(sim: &Sim, board: &str) {
 fn forty_processes_on_one_board() {
     const PROCESSES: usize = 40;
     const TIMES: usize = 10;
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let (node, job) = (node_program(), job::constant().write(sim.scratch()));
     let times = TIMES.to_string();
     let command: [&OsStr; 5] =
@@ -73,7 +73,7 @@ fn forty_processes_on_one_board() {
 #[test]
 fn a_killed_process_leaves_nothing() {
     for profile in ["stock", "full"] {
-        let sim = Sim::new();
+        let sim = Sim::ready();
         // Its first job still hangs when it is killed.
         let options = ["-q", "--board", "kill", "--driver", profile, "--timeout=2000"];
         let (mut run, pid) = holding(&sim, &options, profile);
@@ -98,7 +98,7 @@ fn a_killed_process_leaves_nothing() {
 
 #[test]
 fn a_second_run_joins_the_board_of_the_first() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let options = ["-q", "--board", "both", "--driver", "1.1", "--timeout=60000"];
     let (mut first, pid) = holding(&sim, &options, "1.1");
     let (node, job) = (node_program(), job::constant().write(sim.scratch()));
@@ -117,7 +117,7 @@ fn a_second_run_joins_the_board_of_the_first() {
 
 #[test]
 fn faults_come_while_a_board_runs() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let mut serve = sim.rocketctl();
     serve.args(["sim", "serve", "--board", "inject"]).stdout(Stdio::null());
     let mut server = serve.spawn().expect("rocketctl starts");
@@ -143,7 +143,7 @@ fn faults_come_while_a_board_runs() {
 
 #[test]
 fn a_crashed_server_is_in_nobodys_way() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let mut serve = sim.rocketctl();
     serve.args(["sim", "serve", "--board", "crash"]).stdout(Stdio::null());
     let mut server = serve.spawn().expect("rocketctl starts");
@@ -163,7 +163,7 @@ fn a_crashed_server_is_in_nobodys_way() {
 
 #[test]
 fn a_board_that_dies_is_a_device_that_is_gone() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let mut serve = sim.rocketctl();
     serve.args(["sim", "serve", "--board", "gone", "--timeout=60000"]).stdout(Stdio::null());
     let mut server = serve.spawn().expect("rocketctl starts");

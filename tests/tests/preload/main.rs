@@ -26,7 +26,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    pub fn new() -> Sim {
+    pub fn ready() -> Sim {
         Sim { rocketctl: built().to_owned(), scratch: tempfile::tempdir().expect("a folder") }
     }
 

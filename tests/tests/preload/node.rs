@@ -7,7 +7,7 @@ pub const PROFILES: [&str; 4] = ["stock", "stock-6.18", "1.1", "full"];
 
 /// Runs a command of node.c on boards of every profile.
 fn under_every_driver(command: &str, options: &[&str]) {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let (node, job) = (node_program(), job::constant().write(sim.scratch()));
     for profile in PROFILES {
         let options = [&["-q", "--driver", profile], options].concat();
@@ -51,7 +51,7 @@ commands! {
 
 #[test]
 fn three_files_run_on_three_cores() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let node = node_program();
     for profile in PROFILES {
         let path = sim.scratch().join("status.json");
@@ -74,7 +74,7 @@ fn golden_programs_compute_in_a_program_of_their_own() {
         return;
     }
     assert!(jobs.len() >= 16, "{} vectors", jobs.len());
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let node = node_program();
     for job in jobs {
         let file = job.write(sim.scratch());

@@ -20,7 +20,7 @@ fn seen(clock: &str) -> String {
 
 #[test]
 fn a_cpp_program_sees_the_board() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = compiled("g++", "look.cpp", &["-std=c++17"]);
     let stock = succeed(&mut sim.run(&["--driver", "stock"], &[&program]));
     assert_eq!(stdout_of(&stock), seen("(absent)"));
@@ -30,7 +30,7 @@ fn a_cpp_program_sees_the_board() {
 
 #[test]
 fn a_rust_program_sees_the_board() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = env!("CARGO_BIN_EXE_look");
     let opened = "open character\n";
     let stock = succeed(&mut sim.run(&["--driver", "stock"], &[program]));
@@ -41,7 +41,7 @@ fn a_rust_program_sees_the_board() {
 
 #[test]
 fn a_shell_sees_the_board() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let script =
         "set -e; test -c /dev/accel/accel0; test -d /dev/accel; test ! -e /dev/accel/accel1
         stat -c '%F %t %T %a' /dev/accel/accel0; ls /dev/accel /dev/accel/accel0
@@ -89,7 +89,7 @@ fn a_python_program_sees_the_board() {
         return;
     };
     let python = stdout_of(&python);
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let out = succeed(&mut sim.run(&[], &[python.trim(), "-c", PYTHON]));
     let want = "[('accel0', True)]\n\
                 ['accel0'] ['/dev/accel/accel0'] False\n\
@@ -106,7 +106,7 @@ fn a_python_program_sees_the_board() {
 #[test]
 fn a_path_of_the_board_is_not_this_machines() {
     // Neither a device tree nor a module leaks in from the machine that simulates.
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let out =
         succeed(&mut sim.run(&["-q"], &["sh", "-c", "ls /proc/device-tree/; ls /dev | wc -l"]));
     let said = stdout_of(&out);

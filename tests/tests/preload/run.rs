@@ -14,7 +14,7 @@ fn shell(script: &str) -> [&str; 3] {
 
 #[test]
 fn the_exit_status_is_the_programs() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let status = |options: &[&str], command: &[&str]| {
         let out = sim.run(options, command).output().expect("runs");
         (out.status.code(), stderr_of(&out))
@@ -40,7 +40,7 @@ fn the_exit_status_is_the_programs() {
 
 #[test]
 fn strict_is_about_broken_rules() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let (node, job) = (node_program(), job::constant().write(sim.scratch()));
     let run = |options: &[&str], command: &str| {
         let command = [node.as_os_str(), command.as_ref(), "stock".as_ref(), job.as_os_str()];
@@ -57,7 +57,7 @@ fn strict_is_about_broken_rules() {
 
 #[test]
 fn signals_are_passed_on() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
         let name = signal.as_str().trim_start_matches("SIG");
         let script =
@@ -74,7 +74,7 @@ fn signals_are_passed_on() {
 
 #[test]
 fn the_program_starts_as_without_a_board() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let script = "grep -E '^(SigBlk|SigIgn|SigCgt)' /proc/self/status; ulimit -a; umask; pwd; id";
     let bare = succeed(Command::new("sh").args(["-c", script]));
     let held = succeed(&mut sim.run(&[], &shell(script)));
@@ -88,7 +88,7 @@ fn the_program_starts_as_without_a_board() {
 
 #[test]
 fn other_preloads_are_kept() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let mut run = sim.run(&[], &shell("echo $LD_PRELOAD"));
     let said = stdout_of(&succeed(run.env("LD_PRELOAD", "libm.so.6")));
     let (ours, others) = said.trim().split_once(':').expect("two libraries");
@@ -98,7 +98,7 @@ fn other_preloads_are_kept() {
 
 #[test]
 fn standard_streams_are_the_programs() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let data: Vec<u8> = (0..300_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
     let mut c = sim.run(&[], &["cat"]);
     c.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -126,7 +126,7 @@ fn output(mut c: Command) -> Output {
 
 #[test]
 fn a_static_program_is_refused() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = static_program();
     let out = output(sim.run(&[], &[&program]));
     assert_eq!(out.status.code(), Some(125));
@@ -138,7 +138,7 @@ fn a_static_program_is_refused() {
 
 #[test]
 fn a_set_user_id_program_is_refused() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = sim.scratch().join("privileged");
     std::fs::copy("/bin/true", &program).expect("copies");
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("sets");
@@ -149,7 +149,7 @@ fn a_set_user_id_program_is_refused() {
 
 #[test]
 fn a_static_child_is_told_of() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = static_program();
     let script = sim.scratch().join("script");
     std::fs::write(&script, format!("#!/bin/sh\n{}\n:\n", program.display())).expect("writes");
@@ -167,7 +167,7 @@ fn a_static_child_is_told_of() {
 
 #[test]
 fn system_calls_of_its_own_are_told_of() {
-    let sim = Sim::new();
+    let sim = Sim::ready();
     let program = compiled("gcc", "raw.c", &[]);
     let out = output(sim.run(&[], &[&program]));
     assert_eq!((out.status.code(), stdout_of(&out)), (Some(0), "-2\n".to_owned()));
