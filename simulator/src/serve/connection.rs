@@ -24,18 +24,20 @@ pub fn serve(shared: &Arc<Shared>, socket: &Arc<OwnedFd>) {
         Some(Purpose::File) => shared.board.open_shared().map(Some),
         Some(Purpose::Control | Purpose::Attach) => Ok(None),
     };
+    // Counted before the answer: a process may do its work and end before this thread goes on.
+    match (&opened, purpose) {
+        (Ok(Some(_)), _) => shared.files_opened.fetch_add(1, SeqCst),
+        (Ok(None), Some(Purpose::Attach)) => shared.attached.fetch_add(1, SeqCst),
+        _ => 0,
+    };
     let errno = opened.as_ref().err().map_or(0, |e| *e as i32);
     if rustix::net::send(socket, &errno.to_le_bytes(), SendFlags::NOSIGNAL).is_err() {
         return;
     }
     match opened {
-        Ok(Some(file)) => {
-            shared.files_opened.fetch_add(1, SeqCst);
-            calls(shared, socket, &Arc::new(file), &mut packet);
-        }
+        Ok(Some(file)) => calls(shared, socket, &Arc::new(file), &mut packet),
         Ok(None) if purpose == Some(Purpose::Control) => control::serve(shared, socket),
         Ok(None) => {
-            shared.attached.fetch_add(1, SeqCst);
             // Nothing more is said.
             while dialog::receive(socket, &mut packet).is_some() {}
         }

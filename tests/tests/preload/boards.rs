@@ -162,6 +162,25 @@ fn a_crashed_server_is_in_nobodys_way() {
 }
 
 #[test]
+fn a_server_about_to_end_is_waited_for() {
+    // It still has the name, but serves nobody any more.
+    let sim = Sim::ready();
+    let place = sim.place("end");
+    std::fs::create_dir_all(place.dir().parent().expect("a folder")).expect("makes it");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(place.dir().parent().expect("a folder"), mode).expect("sets");
+    let name = std::fs::File::create(place.dir().with_extension("lock")).expect("a file");
+    name.lock().expect("nobody else has it");
+    let mut run = sim.run(&["--board", "end"], &["true"]).spawn().expect("rocketctl starts");
+    // Longer than the first server that it starts takes to find the name taken.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    assert_eq!(run.try_wait().expect("a child"), None);
+    name.unlock().expect("it was ours");
+    let status = until("the run ends", || run.try_wait().expect("a child"));
+    assert_eq!(status.code(), Some(0));
+}
+
+#[test]
 fn a_board_that_dies_is_a_device_that_is_gone() {
     let sim = Sim::ready();
     let mut serve = sim.rocketctl();
