@@ -103,6 +103,9 @@ impl Board {
 
 fn start(arguments: &Arguments) -> anyhow::Result<u8> {
     let (name, rest) = arguments.command.split_first().context("no command given")?;
+    if ignores_children() {
+        bail!("SIGCHLD is ignored, so no exit status reaches rocketctl; start it with the default");
+    }
     // Before any thread starts: a thread that takes them would lose them.
     let signals = forwarded();
     signals.thread_block()?;
@@ -148,6 +151,15 @@ fn reach(arguments: &Arguments) -> anyhow::Result<(Board, Client, u64)> {
             Err(e) => return Err(e).context("cannot reach the simulated board"),
         }
     }
+}
+
+/// Whether whoever started this process made it ignore SIGCHLD: then the kernel keeps no status of
+/// its children.
+fn ignores_children() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (Signal::SIGCHLD as u32 - 1) & 1 != 0)
 }
 
 /// Signals that are for the program.

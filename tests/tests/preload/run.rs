@@ -56,6 +56,17 @@ fn strict_is_about_broken_rules() {
 }
 
 #[test]
+fn without_an_exit_status_nothing_is_started() {
+    let sim = Sim::ready();
+    let plain = sim.run(&[], &["echo", "started"]);
+    let mut c = Command::new("env");
+    c.arg("--ignore-signal=CHLD").arg(plain.get_program()).args(plain.get_args());
+    let out = c.env("XDG_RUNTIME_DIR", sim.scratch()).output().expect("runs");
+    assert_eq!((out.status.code(), stdout_of(&out)), (Some(125), String::new()));
+    assert!(stderr_of(&out).contains("SIGCHLD is ignored"), "{}", stderr_of(&out));
+}
+
+#[test]
 fn signals_are_passed_on() {
     let sim = Sim::ready();
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
@@ -80,15 +91,17 @@ fn signals_are_passed_on() {
 #[test]
 fn the_program_starts_as_without_a_board() {
     let sim = Sim::ready();
-    let script = "grep -E '^(SigBlk|SigIgn|SigCgt)' /proc/self/status; ulimit -a; umask; pwd; id";
-    let bare = succeed(Command::new("sh").args(["-c", script]));
-    let held = succeed(&mut sim.run(&[], &shell(script)));
-    assert_eq!(stdout_of(&held), stdout_of(&bare));
-    assert!(stdout_of(&held).contains("SigBlk:\t0000000000000000"));
-    let list = ["ls", "/proc/self/fd"];
-    let bare = succeed(Command::new(list[0]).arg(list[1]));
-    let held = succeed(&mut sim.run(&[], &list));
-    assert_eq!(stdout_of(&held), stdout_of(&bare), "open descriptors");
+    let same = |command: &[&str]| {
+        let bare = succeed(Command::new(command[0]).args(&command[1..]));
+        let held = succeed(&mut sim.run(&[], command));
+        assert_eq!(stdout_of(&held), stdout_of(&bare), "{command:?}");
+        stdout_of(&held)
+    };
+    // Not through a shell, which lets all signals in.
+    let signals = same(&["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"]);
+    assert!(signals.contains("SigBlk:\t0000000000000000"), "{signals}");
+    same(&["sh", "-c", "ulimit -a; umask; pwd; id"]);
+    same(&["ls", "/proc/self/fd"]);
 }
 
 #[test]
@@ -168,6 +181,17 @@ fn a_static_child_is_told_of() {
         program.display()
     );
     assert!(told.contains(&warning), "{told}");
+    // One that another program looks for in PATH, and one that it is given the path of.
+    let link = sim.scratch().join("a-static-program");
+    std::os::unix::fs::symlink(&program, &link).expect("links");
+    let path = std::env::var("PATH").expect("set");
+    let path = format!("{}:{path}", sim.scratch().display());
+    for name in ["a-static-program".to_owned(), link.display().to_string()] {
+        let out = sim.run(&[], &["env", &name]).env("PATH", &path).output().expect("runs");
+        let told = stderr_of(&out);
+        let warning = format!("{} is linked statically", link.display());
+        assert!(told.contains(&warning), "{name}: {told}");
+    }
 }
 
 #[test]
