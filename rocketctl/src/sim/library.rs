@@ -37,12 +37,15 @@ fn candidates(me: &Path, machine: &str) -> Vec<PathBuf> {
         list.push(here.join(NAME));
         list.push(here.join("deps").join(NAME));
     }
-    // cargo's folder of a cross build: target/TRIPLE/PROFILE.
+    // cargo's folder of a cross build: target/TRIPLE/PROFILE, or below a64 as scripts/build-aarch64
+    // has it.
     if let (Some(profile), Some(target)) = (here.file_name(), here.parent()) {
         for base in [Some(target), target.parent()].into_iter().flatten() {
             let triple = base.join(format!("{machine}-unknown-linux-gnu"));
             list.push(triple.join(profile).join(NAME));
             list.push(triple.join("release").join(NAME));
+            let apart = base.join("a64").join(format!("{machine}-unknown-linux-gnu"));
+            list.push(apart.join("release").join(NAME));
         }
         list.push(target.join(format!("lib/{machine}-linux-gnu/rocket")).join(NAME));
     }

@@ -106,14 +106,14 @@ impl Board {
 
 fn start(arguments: &Arguments) -> anyhow::Result<u8> {
     let (name, rest) = arguments.command.split_first().context("no command given")?;
+    if ignores_children() {
+        bail!("SIGCHLD is ignored, so no exit status reaches rocketctl; start it with the default");
+    }
     // Before any thread starts: a thread that takes them would lose them.
     let signals = forwarded();
     signals.thread_block()?;
     let incoming = SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let board = Board::of(arguments)?;
-    // Connected for as long as the program runs, so a shared board outlives its files.
-    let client = Client::connect(&board.node()).context("cannot reach the simulated board")?;
-    let before = client.status()?.explanations;
+    let (board, client, before) = reach(arguments)?;
 
     let mut prepared = prepare(name, rest, &board.root())?;
     let child = spawn(&mut prepared.command, signals);
@@ -137,6 +137,34 @@ fn start(arguments: &Arguments) -> anyhow::Result<u8> {
         (None, signal) => 128 + signal.unwrap_or(0) as u8,
     };
     Ok(if code == 0 && arguments.strict && broken > 0 { 1 } else { code })
+}
+
+/// The board, a connection to it, and how many explanations it has told so far. Connected for as
+/// long as the program runs, so a shared board outlives its files.
+fn reach(arguments: &Arguments) -> anyhow::Result<(Board, Client, u64)> {
+    let mut tries = 0;
+    loop {
+        let board = Board::of(arguments)?;
+        let reached = Client::connect(&board.node()).and_then(|client| {
+            let before = client.status()?.explanations;
+            Ok((client, before))
+        });
+        match reached {
+            Ok((client, before)) => return Ok((board, client, before)),
+            // A board that nobody used may end in the moment in which it is found.
+            Err(_) if matches!(board, Board::Shared(_)) && tries < 3 => tries += 1,
+            Err(e) => return Err(e).context("cannot reach the simulated board"),
+        }
+    }
+}
+
+/// Whether whoever started this process made it ignore SIGCHLD: then the kernel keeps no status of
+/// its children.
+fn ignores_children() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (Signal::SIGCHLD as u32 - 1) & 1 != 0)
 }
 
 /// Signals that are for the program.

@@ -88,13 +88,13 @@ pub fn ensure(name: &str, place: &Place, options: &BoardOptions) -> anyhow::Resu
     command.args(["sim", "serve", "--linger", "--board", name]).args(options.as_arguments());
     // In a process group of its own: an interrupt at the terminal is not for the board.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut server = command.spawn().context("cannot start the board's server")?;
+    let start = |c: &mut Command| c.spawn().context("cannot start the board's server");
+    let mut server = start(&mut command)?;
     let begun = Instant::now();
     loop {
         if Client::connect(&place.node()).is_ok() {
             return Ok(());
         }
-        // Another run may have started the board in the same moment; then ours ends at once.
         let ended = server.try_wait()?;
         if begun.elapsed() > START {
             bail!(
@@ -103,5 +103,10 @@ pub fn ensure(name: &str, place: &Place, options: &BoardOptions) -> anyhow::Resu
             );
         }
         std::thread::sleep(STEP);
+        // Ours ends at once when another has the name: one that starts as well, or one that is
+        // about to end because nobody used it.
+        if ended.is_some() {
+            server = start(&mut command)?;
+        }
     }
 }

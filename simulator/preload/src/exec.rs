@@ -17,6 +17,46 @@ unsafe fn check(at: *const c_char) {
         return;
     }
     let before = crate::errno();
+    // SAFETY: the caller's contract.
+    unsafe { check_file(at) };
+    crate::fail(before);
+}
+
+/// As [`check`], for a program that is looked for in the folders of PATH.
+///
+/// # Safety
+/// `name` must be null or a C string.
+unsafe fn check_found(name: *const c_char) {
+    // SAFETY: the caller's contract.
+    let bytes = unsafe { crate::bytes(name) };
+    if root().is_none() || bytes.is_empty() || bytes.contains(&b'/') {
+        // SAFETY: the caller's contract.
+        return unsafe { check(name) };
+    }
+    let before = crate::errno();
+    // SAFETY: a C string; what it returns is a C string or null, and is used at once.
+    let path = unsafe { crate::bytes(libc::getenv(c"PATH".as_ptr())) };
+    for folder in path.split(|b| *b == b':').filter(|f| !f.is_empty()) {
+        let mut at = [0u8; libc::PATH_MAX as usize];
+        let parts = folder.iter().chain(b"/").chain(bytes);
+        if folder.len() + bytes.len() + 2 > at.len() {
+            continue;
+        }
+        at.iter_mut().zip(parts).for_each(|(to, from)| *to = *from);
+        let at = at.as_ptr().cast();
+        // SAFETY: a buffer that ends with a NUL.
+        if unsafe { crate::files::access(at, libc::X_OK) } == 0 {
+            // SAFETY: as above.
+            unsafe { check_file(at) };
+            break;
+        }
+    }
+    crate::fail(before);
+}
+
+/// # Safety
+/// `at` must be a C string.
+unsafe fn check_file(at: *const c_char) {
     let flags = c_long::from(libc::O_RDONLY | libc::O_CLOEXEC);
     let dir = c_long::from(libc::AT_FDCWD);
     // SAFETY: a C string by the caller's contract.
@@ -37,7 +77,6 @@ unsafe fn check(at: *const c_char) {
         // SAFETY: opened above and known to nobody else.
         unsafe { libc::close(fd) };
     }
-    crate::fail(before);
 }
 
 fn read_at(fd: c_int, to: &mut [u8], at: u64) -> bool {
@@ -101,6 +140,42 @@ pub unsafe extern "C" fn execv(at: *const c_char, argv: *const *const c_char) ->
     unsafe { execve(at, argv, environ) }
 }
 
+/// `execvpe`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvpe(
+    name: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    let f = real!(execvpe: fn(
+        *const c_char,
+        *const *const c_char,
+        *const *const c_char
+    ) -> c_int);
+    // SAFETY: the caller's contract.
+    unsafe {
+        check_found(name);
+        f.map_or_else(|| crate::fail(libc::ENOSYS), |f| f(name, argv, envp))
+    }
+}
+
+/// `execvp`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn execvp(name: *const c_char, argv: *const *const c_char) -> c_int {
+    let f = real!(execvp: fn(*const c_char, *const *const c_char) -> c_int);
+    // SAFETY: the caller's contract.
+    unsafe {
+        check_found(name);
+        f.map_or_else(|| crate::fail(libc::ENOSYS), |f| f(name, argv))
+    }
+}
+
 type Spawn = unsafe extern "C" fn(
     *mut libc::pid_t,
     *const c_char,
@@ -135,5 +210,33 @@ pub unsafe extern "C" fn posix_spawn(
     unsafe {
         check(at);
         f.map_or(libc::ENOSYS, |f| f(pid, at, actions, attributes, argv, envp))
+    }
+}
+
+/// `posix_spawnp`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    name: *const c_char,
+    actions: *const c_void,
+    attributes: *const c_void,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    let f: Option<Spawn> = real!(posix_spawnp: fn(
+        *mut libc::pid_t,
+        *const c_char,
+        *const c_void,
+        *const c_void,
+        *const *const c_char,
+        *const *const c_char
+    ) -> c_int);
+    // SAFETY: the caller's contract.
+    unsafe {
+        check_found(name);
+        f.map_or(libc::ENOSYS, |f| f(pid, name, actions, attributes, argv, envp))
     }
 }

@@ -191,27 +191,34 @@ pub unsafe extern "C" fn readlinkat(
     to: *mut c_char,
     len: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller's contract; what the kernel stored is readable, and is only shortened or
-    // replaced within its length.
+    // SAFETY: the caller's contract; what is stored fits into the length the caller gave.
     unsafe {
         let name = crate::bytes(at);
-        let got = led(at, |at| {
-            let args = [dir as c_long, at as c_long, to as c_long, len as c_long, 0, 0];
-            syscall(libc::SYS_readlinkat, args)
-        });
-        let Ok(n) = usize::try_from(got) else { return got as ssize_t };
-        let link = std::slice::from_raw_parts(to.cast::<u8>(), n);
-        let (from, n) = match named_descriptor(name) {
-            Some(fd) if link.starts_with(b"socket:") && node::is_node(fd) => {
-                (NODE.as_ptr(), NODE.len())
-            }
-            _ => match path::strip(link) {
-                Some(rest) => (rest.as_ptr(), rest.len()),
-                None => return n as ssize_t,
-            },
+        let read = |to: *mut c_char, len: size_t| {
+            led(at, |at| {
+                let args = [dir as c_long, at as c_long, to as c_long, len as c_long, 0, 0];
+                syscall(libc::SYS_readlinkat, args) as ssize_t
+            })
         };
-        let n = n.min(len);
-        from.copy_to(to.cast(), n);
+        let got = read(to, len);
+        if got < 0 {
+            return got;
+        }
+        // Whole, whatever the caller has room for: its beginning decides what it is.
+        let mut whole = [0u8; libc::PATH_MAX as usize];
+        let named = named_descriptor(name).filter(|fd| node::is_node(*fd));
+        let link = match named {
+            Some(_) => NODE.as_bytes(),
+            None => {
+                let n = usize::try_from(read(whole.as_mut_ptr().cast(), whole.len())).unwrap_or(0);
+                match path::strip(&whole[..n]) {
+                    Some(link) => link,
+                    None => return got,
+                }
+            }
+        };
+        let n = link.len().min(len);
+        link.as_ptr().copy_to(to.cast(), n);
         n as ssize_t
     }
 }

@@ -24,19 +24,21 @@ pub fn serve(shared: &Arc<Shared>, socket: &Arc<OwnedFd>) {
         Some(Purpose::File) => shared.board.open_shared().map(Some),
         Some(Purpose::Control | Purpose::Attach) => Ok(None),
     };
+    // Counted before the answer: a process may do its work and end before this thread goes on.
+    match (&opened, purpose) {
+        (Ok(Some(_)), _) => shared.files_opened.fetch_add(1, SeqCst),
+        (Ok(None), Some(Purpose::Attach)) => shared.attached.fetch_add(1, SeqCst),
+        _ => 0,
+    };
     let errno = opened.as_ref().err().map_or(0, |e| *e as i32);
     if rustix::net::send(socket, &errno.to_le_bytes(), SendFlags::NOSIGNAL).is_err() {
         return;
     }
     match opened {
-        Ok(Some(file)) => {
-            shared.files_opened.fetch_add(1, SeqCst);
-            calls(shared, socket, &Arc::new(file), &mut packet);
-        }
+        Ok(Some(file)) => calls(shared, socket, &Arc::new(file), &mut packet),
         Ok(None) if purpose == Some(Purpose::Control) => control::serve(shared, socket),
         Ok(None) => {
-            shared.attached.fetch_add(1, SeqCst);
-            // Nothing is said; the end of the connection is the end of the process.
+            // Nothing more is said.
             while dialog::receive(socket, &mut packet).is_some() {}
         }
         Err(_) => {}
@@ -61,7 +63,13 @@ fn calls(shared: &Arc<Shared>, socket: &OwnedFd, file: &Arc<SimFile>, packet: &m
         // Others use the file while this call waits.
         let f = Arc::clone(file);
         let thread = std::thread::Builder::new().name("sim-wait".to_owned());
-        if let Err(e) = thread.spawn(move || dialog.run(&f, &call)) {
+        let run = move || {
+            let pair = dialog.run(&f, &call);
+            // A child that was forked meanwhile may hold the caller's end, but not the file.
+            drop(f);
+            dialog::see_off(&pair);
+        };
+        if let Err(e) = thread.spawn(run) {
             // The dialog is gone, and the caller sees that as an error.
             tracing::error!("cannot serve a waiting call: {e}");
         }

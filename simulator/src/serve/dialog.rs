@@ -39,6 +39,13 @@ pub fn receive(socket: &OwnedFd, packet: &mut [u8]) -> Option<(usize, Vec<OwnedF
     }
 }
 
+/// Keeps the pair of a call that waited until the caller has closed its end: an end that closes with
+/// the news of a signal unread would take the answer from the caller (ECONNRESET).
+pub fn see_off(pair: &OwnedFd) {
+    let mut packet = [0; size_of::<Answer>()];
+    while receive(pair, &mut packet).is_some() {}
+}
+
 /// The server's end of the pair that a call brought.
 #[derive(Debug)]
 pub struct Dialog {
@@ -54,8 +61,8 @@ impl Dialog {
         Dialog { pair, arg, inline, passed }
     }
 
-    /// Carries the call out and says what it returns.
-    pub fn run(mut self, file: &SimFile, call: &Call) {
+    /// Carries the call out, says what it returns, and hands back the pair.
+    pub fn run(mut self, file: &SimFile, call: &Call) -> OwnedFd {
         let done = match call.kind {
             CALL_IOCTL => file.ioctl(call.number, call.arg, &mut self),
             CALL_MMAP => file
@@ -70,6 +77,7 @@ impl Dialog {
         };
         // Whoever is gone needs no answer.
         let _ = self.send(&reply, &[], attached.as_ref());
+        self.pair
     }
 
     fn send(&self, reply: &Reply, behind: &[u8], file: Option<&File>) -> Result<(), Errno> {

@@ -51,14 +51,23 @@ impl Place {
         Ok(Place { dir: base()?.join(name) })
     }
 
-    /// A place of its own, for one board that is not shared by name.
+    /// A new place of its own, for one board that is not shared by name.
     ///
     /// # Errors
     /// [`PlaceError`].
     pub fn private() -> Result<Place, PlaceError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let n = NEXT.fetch_add(1, Relaxed);
-        Ok(Place { dir: base()?.join(format!("private-{}-{n}", std::process::id())) })
+        let base = base()?;
+        loop {
+            let n = NEXT.fetch_add(1, Relaxed);
+            let dir = base.join(format!("private-{}-{n}", std::process::id()));
+            match std::fs::DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => return Ok(Place { dir }),
+                // A killed process had this one's number and could not clean up.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(source) => return Err(PlaceError::Io { path: dir, source }),
+            }
+        }
     }
 
     /// A folder given by the caller.
@@ -114,5 +123,17 @@ mod tests {
         }
         let place = Place::named("ci-1.x_y").unwrap();
         assert!(place.node().ends_with("ci-1.x_y/root/dev/accel/accel0"));
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_in_nobodys_way() {
+        let name = |n| format!("private-{}-{n}", std::process::id());
+        let left: Vec<PathBuf> = (0..3).map(|n| base().unwrap().join(name(n))).collect();
+        left.iter().for_each(|dir| std::fs::create_dir_all(dir.join("root")).unwrap());
+        let new = Place::private().unwrap();
+        assert!(!left.contains(&new.dir), "{new:?}");
+        assert!(new.dir.is_dir() && !new.root().exists());
+        new.remove();
+        left.iter().for_each(|dir| std::fs::remove_dir_all(dir).unwrap());
     }
 }

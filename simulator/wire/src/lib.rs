@@ -59,7 +59,7 @@ pub enum Purpose {
     File = 1,
     /// Questions about the board, as lines of JSON.
     Control = 2,
-    /// A process that has loaded the library; the board lives at least as long.
+    /// A process says that it has loaded the library.
     Attach = 3,
 }
 
