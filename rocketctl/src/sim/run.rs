@@ -121,9 +121,7 @@ fn start(arguments: &Arguments) -> anyhow::Result<u8> {
     let teller = report::Teller::start(&board.node(), before, arguments.quiet)?;
     let status = wait(&mut child, &incoming)?;
     let broken = teller.finish();
-    // Only a failure is worth wondering about: many programs have no use for a board.
     if !arguments.quiet
-        && !status.success()
         && let Board::Own(server) = &board
         && let Some(hint) = report::unreached(server.use_so_far(), &prepared.inspected)
     {
