@@ -36,6 +36,9 @@ pub struct Config {
     /// Trap 4: a wrong operand configuration wedges its core across jobs, until
     /// [`SimBoard::reload`](crate::SimBoard::reload).
     pub sticky_wedge: bool,
+    /// No core threads: jobs stay queued until [`SimBoard::step`](crate::SimBoard::step) runs
+    /// them, so that what happens does not depend on time. A hang then ends at once.
+    pub stepped: bool,
 }
 
 impl Default for Config {
@@ -49,6 +52,7 @@ impl Default for Config {
             job_limit: Duration::from_millis(500),
             cores: crate::CORES,
             sticky_wedge: false,
+            stepped: false,
         }
     }
 }

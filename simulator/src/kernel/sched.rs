@@ -57,6 +57,17 @@ impl State {
         };
         (0..cores).min_by_key(|&c| (load(c), Some(c) != current, c)).unwrap_or(0)
     }
+
+    /// Takes the oldest job that can run on one of these cores; its file counts as running.
+    fn oldest(&mut self, wanted: impl Fn(usize) -> bool) -> Option<(usize, Job)> {
+        let ready = self.files.values_mut().filter(|q| wanted(q.core) && !q.running);
+        let (_, queue) = ready
+            .filter_map(|q| q.jobs.front().map(|j| j.number).map(|n| (n, q)))
+            .min_by_key(|(n, _)| *n)?;
+        let job = queue.jobs.pop_front()?;
+        queue.running = true;
+        Some((queue.core, job))
+    }
 }
 
 /// The queues, and what wakes the cores.
@@ -123,18 +134,16 @@ impl Sched {
             if state.shutdown {
                 return None;
             }
-            let ready = state.files.values_mut().filter(|q| q.core == core && !q.running);
-            let oldest = ready
-                .filter_map(|q| q.jobs.front().map(|j| j.number).map(|n| (n, q)))
-                .min_by_key(|(n, _)| *n);
-            if let Some((_, queue)) = oldest
-                && let Some(job) = queue.jobs.pop_front()
-            {
-                queue.running = true;
+            if let Some((_, job)) = state.oldest(|c| c == core) {
                 return Some(job);
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Takes the oldest job of all, and says which core it is for; none when nothing waits.
+    pub fn take_any(&self) -> Option<(usize, Job)> {
+        lock(&self.state).oldest(|_| true)
     }
 
     fn finished(&self, file: u64) {
@@ -165,25 +174,32 @@ impl Sched {
 pub fn run_core(machine: &Machine, core: usize) {
     let mut npu = Npu::new();
     while let Some(job) = machine.sched.take(core) {
-        let end = Instant::now() + machine.config.timeout;
-        machine.count(|c| c.jobs_by_core[core % CORES] += 1);
-        let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
-        let completed = machine.gone()
-            || run.unwrap_or_else(|_| {
-                let message = "the core thread panicked while running the job".to_owned();
-                machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
-                false
-            });
-        if !completed {
-            machine.sched.hang_until(end);
-            machine.count(|c| c.jobs_timed_out += 1);
-            npu.reset();
-        }
-        let Job { file, fence, buffers, space, .. } = job;
-        drop((buffers, space));
-        // First idle, then the signal: whoever wakes finds the file free to move.
-        machine.sched.finished(file);
-        machine.count(|c| c.fences += 1);
-        fence.signal();
+        run(machine, &mut npu, core, job);
     }
+}
+
+/// One job that was taken, to its end and its signal.
+pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
+    let end = Instant::now() + machine.config.timeout;
+    machine.count(|c| c.jobs_by_core[core % CORES] += 1);
+    let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
+    let completed = machine.gone()
+        || run.unwrap_or_else(|_| {
+            let message = "the core panicked while running the job".to_owned();
+            machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
+            false
+        });
+    if !completed {
+        if !machine.config.stepped {
+            machine.sched.hang_until(end);
+        }
+        machine.count(|c| c.jobs_timed_out += 1);
+        npu.reset();
+    }
+    let Job { file, fence, buffers, space, .. } = job;
+    drop((buffers, space));
+    // First idle, then the signal: whoever wakes finds the file free to move.
+    machine.sched.finished(file);
+    machine.count(|c| c.fences += 1);
+    fence.signal();
 }
