@@ -1,5 +1,7 @@
 //! The committed fuzz corpora, through the bodies that the fuzz targets run.
 
+#![allow(clippy::unwrap_used)]
+
 mod fuzz_bodies;
 
 use std::path::Path;

@@ -6,23 +6,23 @@ use super::nothing_left;
 use super::stream::Stream;
 use super::user::User;
 use bytemuck::{bytes_of, cast_slice, pod_read_unaligned};
-use rocket_runtime::uapi::{self, BoRange, CreateBo, Job, Submit, Task};
+use rocket_runtime::uapi::{self, CreateBo, Submit};
 use rocket_sim::{Config, DriverProfile, Errno, Fault, Outcome, SimBoard, SimFile};
 use std::time::Duration;
 
 /// Where the arguments lie, and what they point to.
-const ARG: u64 = 0x1_0000;
-const HEAP: u64 = 0x2_0000;
-const HEAP_BYTES: usize = 1024;
+pub const ARG: u64 = 0x1_0000;
+pub const HEAP: u64 = 0x2_0000;
+pub const HEAP_BYTES: usize = 1024;
 /// The last bytes of an address space.
-const TOP: u64 = u64::MAX - 63;
+pub const TOP: u64 = u64::MAX - 63;
 
-struct World {
+pub struct World {
     board: SimBoard,
-    profile: DriverProfile,
-    files: Vec<(SimFile, Model)>,
-    user: User<'static>,
-    injected: Injected,
+    pub profile: DriverProfile,
+    pub files: Vec<(SimFile, Model)>,
+    pub user: User<'static>,
+    pub injected: Injected,
 }
 
 /// Interprets `data` to its end.
@@ -43,7 +43,7 @@ pub fn ioctls(data: &[u8]) -> bool {
     };
     world.user.waiter = Some(world.waiter(s.u8()));
     world.open(false);
-    for _ in 0..64 {
+    for _ in 0..48 {
         if s.is_empty() {
             break;
         }
@@ -96,9 +96,14 @@ impl World {
             0 => self.open(op & 0x80 != 0),
             1 => drop(self.files.swap_remove(f)),
             2 => {
-                // Now and then a large one, which nothing may walk.
-                let (small, kind) = (s.u16().into(), s.u8());
-                let size = if kind == 0xff { s.u32() } else { small };
+                // Mostly a few pages; now and then a large one, which nothing may walk.
+                let (size, kind) = (u32::from(s.u16()), s.u8());
+                let size = match kind {
+                    // So large that the host's allocator maps it, rather than clears it.
+                    0xff => s.u32() | 1 << 28,
+                    0xfe => size,
+                    _ => size & 0x1fff,
+                };
                 let arg = CreateBo { size, ..CreateBo::default() };
                 let _ = self.call(f, uapi::IOCTL_CREATE_BO, ARG, bytes_of(&arg));
                 if kind == 0xff {
@@ -142,92 +147,6 @@ impl World {
         if made[1] != 0 && self.call(f, uapi::IOCTL_GEM_CLOSE, ARG, &close).is_err() {
             self.files.swap_remove(f);
         }
-    }
-
-    fn ranged(&mut self, f: usize, prep: bool, s: &mut Stream<'_>) {
-        let count = s.u8();
-        let mut list = Vec::new();
-        for _ in 0..count % 4 {
-            let (from, len) = (s.u16(), s.u16());
-            list.push(BoRange { offset: from.into(), size: len.into() });
-        }
-        self.user.poke(HEAP, cast_slice(&list));
-        let at = s.pick(&[HEAP, HEAP, HEAP, 0, TOP, HEAP + HEAP_BYTES as u64 - 16]);
-        let range_count = if count > 250 { u32::from(count) << 3 } else { (count % 4).into() };
-        let (handle, reserved) = (u32::from(s.u8() % 8), 0);
-        let known = at == HEAP && range_count as usize == list.len() && !self.injected.any;
-        let fits = self.files[f].1.fits(handle, &list);
-        let fits = fits.filter(|_| known && self.profile.version() >= (1, 5));
-        let done = if prep {
-            let timeout_ns = i64::from(count & 8 == 0) * i64::MAX;
-            let a = uapi::PrepBoRanges { handle, range_count, ranges: at, timeout_ns, reserved };
-            self.call(f, uapi::IOCTL_PREP_BO_RANGES, ARG, bytes_of(&a))
-        } else {
-            let a = uapi::FiniBoRanges { handle, range_count, ranges: at, reserved };
-            self.call(f, uapi::IOCTL_FINI_BO_RANGES, ARG, bytes_of(&a))
-        };
-        match done {
-            // A wait may fail for other reasons.
-            Err(e) if prep && e != Errno::EINVAL => {}
-            done => assert!(fits.is_none_or(|f| f == done.is_ok()), "{list:?}: {done:?}"),
-        }
-    }
-
-    /// Jobs that are mostly well formed: what they point to lies in the heap.
-    fn submit(&mut self, f: usize, s: &mut Stream<'_>) {
-        let shape = s.u8();
-        let stride = [48u32, 48, 48, 40, 56, 64, 39, 41][usize::from(shape & 7)];
-        let jobs = s.of(1..4);
-        let mut bytes = Vec::new();
-        let mut behind = HEAP + 256;
-        for _ in 0..jobs {
-            let [tasks, reads, writes, odd] = s.bytes::<4>();
-            let mut lists = Vec::new();
-            let mut list = |user: &mut User<'_>, bytes: &[u8]| {
-                user.poke(behind, bytes);
-                lists.push(behind);
-                behind += bytes.len() as u64;
-            };
-            let task = |s: &mut Stream<'_>| Task {
-                regcmd: u32::from(s.u8()) << 4,
-                regcmd_count: u32::from(s.u8() % 64),
-            };
-            let all: Vec<Task> = (0..tasks % 3).map(|_| task(s)).collect();
-            list(&mut self.user, cast_slice(&all));
-            for n in [reads % 3, writes % 3] {
-                let handles: Vec<u32> = (0..n).map(|_| u32::from(s.u8() % 8)).collect();
-                list(&mut self.user, cast_slice(&handles));
-            }
-            let mut job = Job {
-                tasks: lists[0],
-                in_bo_handles: lists[1],
-                out_bo_handles: lists[2],
-                task_count: u32::from(tasks % 3),
-                task_struct_size: [8, 8, 8, 16, 4, 12, 8, 8][usize::from(odd & 7)],
-                in_bo_handle_count: u32::from(reads % 3),
-                out_bo_handle_count: u32::from(writes % 3),
-                flags: u32::from(odd >> 3 & 3) * u32::from(odd & 0x80 != 0),
-                reserved: u32::from(odd == 0xff),
-            };
-            match odd >> 3 & 7 {
-                6 => job.tasks = 8,
-                7 => job.out_bo_handles = TOP,
-                5 => job.task_count = u32::MAX,
-                _ => {}
-            }
-            let mut one = [0; 64];
-            one[..48].copy_from_slice(bytes_of(&job));
-            one[63] = u8::from(odd == 0x7f);
-            bytes.extend_from_slice(&one[..stride as usize]);
-        }
-        self.user.poke(HEAP, &bytes);
-        let a = Submit {
-            jobs: if shape & 0x78 == 0x78 { 4 } else { HEAP },
-            job_count: jobs as u32 + u32::from(shape & 0x70 == 0x70) * 1000,
-            job_struct_size: stride,
-            reserved: u64::from(shape == 0xff),
-        };
-        let _ = self.call(f, uapi::IOCTL_SUBMIT, ARG, bytes_of(&a));
     }
 
     /// Any number with any argument anywhere.
@@ -290,7 +209,7 @@ impl World {
     }
 
     /// Makes the call and checks its answer.
-    fn call(&mut self, f: usize, number: u32, at: u64, arg: &[u8]) -> Result<Outcome, Errno> {
+    pub fn call(&mut self, f: usize, number: u32, at: u64, arg: &[u8]) -> Result<Outcome, Errno> {
         self.user.map(ARG, [0; 64]);
         self.user.poke(at, arg);
         let (nr, size) = (number & 0xff, (number >> 16 & 0x3fff) as usize);

@@ -5,6 +5,7 @@
 #[path = "../user/mod.rs"]
 pub mod user;
 
+mod arguments;
 mod bases;
 mod commands;
 mod ioctls;

@@ -24,7 +24,7 @@ impl Model {
     pub fn created(&mut self, bo: &CreateBo) {
         let (start, bytes) = (bo.dma_address, u64::from(bo.size).next_multiple_of(4096));
         assert!(bytes > 0 && start % 4096 == 0 && start + bytes <= 1 << 32, "{bo:?}");
-        assert!(bo.offset >= 1 << 32 && bo.offset % 4096 == 0, "{bo:?}");
+        assert!(bo.offset >= 1 << 32 && bo.offset.is_multiple_of(4096), "{bo:?}");
         for (handle, other) in &self.live {
             let Some((at, len)) = *other else { continue };
             assert!(start + bytes <= at || at + len <= start, "{bo:?} overlaps handle {handle}");
