@@ -24,6 +24,14 @@ pub struct Job {
     /// Kept alive until the job has ended (kernel-and-uapi A.3).
     pub buffers: Vec<Arc<Bo>>,
     pub fence: Arc<Fence>,
+    /// Fences of other jobs that must signal first.
+    pub after: Vec<Arc<Fence>>,
+}
+
+impl Job {
+    fn ready(&self) -> bool {
+        self.after.iter().all(|fence| fence.signalled())
+    }
 }
 
 #[derive(Debug)]
@@ -62,7 +70,7 @@ impl State {
     fn oldest(&mut self, wanted: impl Fn(usize) -> bool) -> Option<(usize, Job)> {
         let ready = self.files.values_mut().filter(|q| wanted(q.core) && !q.running);
         let (_, queue) = ready
-            .filter_map(|q| q.jobs.front().map(|j| j.number).map(|n| (n, q)))
+            .filter_map(|q| q.jobs.front().filter(|j| j.ready()).map(|j| j.number).map(|n| (n, q)))
             .min_by_key(|(n, _)| *n)?;
         let job = queue.jobs.pop_front()?;
         queue.running = true;
@@ -156,10 +164,17 @@ impl Sched {
         }
     }
 
-    /// A hanging core: sleeps until the driver's timeout.
-    fn hang_until(&self, end: Instant) {
+    /// Has cores look again: whether a hang is over, or a job can run now.
+    pub fn wake(&self) {
+        // Under the lock, so that no core is between its look and its sleep.
+        let _state = lock(&self.state);
+        self.wake.notify_all();
+    }
+
+    /// A hanging core: sleeps until the driver's timeout, or until `over`.
+    fn hang_until(&self, end: Instant, over: impl Fn() -> bool) {
         let mut state = lock(&self.state);
-        while !state.shutdown {
+        while !state.shutdown && !over() {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
             else {
                 return;
@@ -191,9 +206,10 @@ pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
         });
     if !completed {
         if !machine.config.stepped {
-            machine.sched.hang_until(end);
+            machine.sched.hang_until(end, || machine.gone());
         }
-        machine.count(|c| c.jobs_timed_out += 1);
+        // A node that has gone has ended the job by itself.
+        machine.count(|c| c.jobs_timed_out += u64::from(!machine.gone()));
         npu.reset();
     }
     let Job { file, fence, buffers, space, .. } = job;
@@ -202,4 +218,5 @@ pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
     machine.sched.finished(file);
     machine.count(|c| c.fences += 1);
     fence.signal();
+    machine.sched.wake();
 }
