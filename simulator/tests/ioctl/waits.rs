@@ -117,6 +117,13 @@ fn positive_results() {
         } else {
             assert_eq!(left, [0, 0], "{profile}");
         }
+        // So it is without a wait.
+        let mut r = Rig::new(profile);
+        let idle = r.bo(4096);
+        for deadline in [0, -1, i64::MAX] {
+            let value = r.prep(idle, deadline).unwrap();
+            assert_eq!(value > 0, profile == Stock618, "{profile}: {deadline}");
+        }
         // Errors are errors everywhere.
         let (mut r, _, output) = in_flight(profile);
         assert_eq!(r.prep(output, 0), Err(Errno::EBUSY), "{profile}");
