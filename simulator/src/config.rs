@@ -46,6 +46,9 @@ pub struct Config {
     pub poison: Option<u8>,
     /// What silicon is assumed to do where the spec leaves it open.
     pub assumptions: Assumptions,
+    /// No core threads: jobs stay queued until [`SimBoard::step`](crate::SimBoard::step) runs
+    /// them, so that what happens does not depend on time. A hang then ends at once.
+    pub stepped: bool,
 }
 
 impl Default for Config {
@@ -62,6 +65,7 @@ impl Default for Config {
             patient: false,
             poison: None,
             assumptions: Assumptions::default(),
+            stepped: false,
         }
     }
 }

@@ -118,7 +118,9 @@ impl Machine {
         let n = self.calls_seen[call as usize].fetch_add(1, Relaxed);
         let vanishes = |f: &Fault| matches!(f, Fault::Vanish(at) if *at <= all).then_some(());
         if self.gone.load(Relaxed) || self.fault(vanishes).is_some() {
-            self.gone.store(true, Relaxed);
+            if !self.gone.swap(true, Relaxed) {
+                self.sched.wake();
+            }
             return Err(if call == Call::Open { Errno::ENOENT } else { Errno::ENODEV });
         }
         self.fault(|f| f.at_call(call, n)).map_or(Ok(()), Err)

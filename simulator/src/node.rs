@@ -3,6 +3,7 @@ use crate::kernel::fence::lock;
 use crate::kernel::memory::Backing;
 use crate::kernel::sched;
 use crate::machine::Machine;
+use crate::npu::Npu;
 use crate::{CORES, Config, Counters, Explanation, Fault};
 use nix::errno::Errno;
 use rocket_runtime::device::{Board, Node};
@@ -29,7 +30,13 @@ impl SimBoard {
     /// A board that has just been powered on.
     pub fn new(config: Config) -> SimBoard {
         let machine = Arc::new(Machine::new(config));
-        SimBoard { inner: Arc::new(Inner { machine, threads: Mutex::default() }) }
+        SimBoard {
+            inner: Arc::new(Inner {
+                machine,
+                threads: Mutex::default(),
+                stepped: Mutex::default(),
+            }),
+        }
     }
 
     /// Opens a file, as [`Board::open`] does, with its concrete type.
@@ -110,6 +117,20 @@ impl SimBoard {
         self.inner.machine.jobs_seen.load(Relaxed)
     }
 
+    /// Runs the oldest job that waits, on this thread and to its end; false when none does. For a
+    /// board with [`Config::stepped`]: on any other, its own threads run the jobs.
+    pub fn step(&self) -> bool {
+        let machine = &self.inner.machine;
+        // Held to the end: one step at a time, so that jobs end in the order they were taken.
+        let mut cores = lock(&self.inner.stepped);
+        let job = if machine.config.stepped { machine.sched.take_any() } else { None };
+        let Some((core, job)) = job else { return false };
+        let npu = cores[core % CORES]
+            .get_or_insert_with(|| Box::new(Npu::new(machine.config.assumptions)));
+        sched::run(machine, npu, core, job);
+        true
+    }
+
     /// Reloads the driver module as far as that matters here: wedged cores work again (trap 4).
     pub fn reload(&self) {
         self.inner.machine.reload();
@@ -158,11 +179,16 @@ pub struct Alive {
 pub(crate) struct Inner {
     pub machine: Arc<Machine>,
     threads: Mutex<[Option<JoinHandle<()>>; CORES]>,
+    /// The cores of a board without threads.
+    stepped: Mutex<[Option<Box<Npu>>; CORES]>,
 }
 
 impl Inner {
     /// Starts a core's thread on its first job.
     pub fn start(&self, core: usize) {
+        if self.machine.config.stepped {
+            return;
+        }
         let slot = &mut lock(&self.threads)[core];
         if slot.is_none() {
             let machine = Arc::clone(&self.machine);

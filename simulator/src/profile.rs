@@ -6,7 +6,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum DriverProfile {
     /// Mainline 6.18 and 6.19, version 0.0: as [`Stock`](DriverProfile::Stock), and PREP_BO leaks
-    /// a positive number when it had to wait (B.6 F6).
+    /// a positive number when it succeeds (A.4, B.6 F6).
     Stock618,
     /// Mainline from 7.1, version 0.0: malformed jobs are dropped in silence, flags are ignored.
     #[default]

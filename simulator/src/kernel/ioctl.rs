@@ -164,13 +164,10 @@ fn prepare(
 ) -> Result<Outcome, Errno> {
     let bo = file.bo(handle)?;
     let ranges = ranges(given, bo.size(), caller)?;
-    let mut waited = false;
-    file.prep(&bo, &ranges, deadline, |fence, until| {
-        waited = true;
-        caller.wait(fence, until)
-    })?;
-    // 6.18 and 6.19 return the jiffies that were left, at least the one that they round up.
-    let leak = waited && file.profile().leaks_remaining_time();
+    file.prep(&bo, &ranges, deadline, |fence, until| caller.wait(fence, until))?;
+    // 6.18 and 6.19 return the jiffies that were left, at least the one that they round up,
+    // whether or not there was anything to wait for.
+    let leak = file.profile().leaks_remaining_time();
     let left = deadline.0.saturating_sub(Deadline::now().0).max(0) / JIFFY_NS + 1;
     let value = if leak { i32::try_from(left).unwrap_or(i32::MAX) } else { 0 };
     Ok(Outcome { value, file: None })

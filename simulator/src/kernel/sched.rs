@@ -24,6 +24,14 @@ pub struct Job {
     /// Kept alive until the job has ended (kernel-and-uapi A.3).
     pub buffers: Vec<Arc<Bo>>,
     pub fence: Arc<Fence>,
+    /// Fences of other jobs that must signal first.
+    pub after: Vec<Arc<Fence>>,
+}
+
+impl Job {
+    fn ready(&self) -> bool {
+        self.after.iter().all(|fence| fence.signalled())
+    }
 }
 
 #[derive(Debug)]
@@ -58,6 +66,17 @@ impl State {
             others.map(|(_, q)| 1 + q.jobs.len() + usize::from(q.running)).sum()
         };
         (0..cores).min_by_key(|&c| (load(c), Some(c) != current, c)).unwrap_or(0)
+    }
+
+    /// Takes the oldest job that can run on one of these cores; its file counts as running.
+    fn oldest(&mut self, wanted: impl Fn(usize) -> bool) -> Option<(usize, Job)> {
+        let ready = self.files.values_mut().filter(|q| wanted(q.core) && !q.running);
+        let (_, queue) = ready
+            .filter_map(|q| q.jobs.front().filter(|j| j.ready()).map(|j| j.number).map(|n| (n, q)))
+            .min_by_key(|(n, _)| *n)?;
+        let job = queue.jobs.pop_front()?;
+        queue.running = true;
+        Some((queue.core, job))
     }
 }
 
@@ -133,18 +152,16 @@ impl Sched {
             if state.shutdown {
                 return None;
             }
-            let ready = state.files.values_mut().filter(|q| q.core == core && !q.running);
-            let oldest = ready
-                .filter_map(|q| q.jobs.front().map(|j| j.number).map(|n| (n, q)))
-                .min_by_key(|(n, _)| *n);
-            if let Some((_, queue)) = oldest
-                && let Some(job) = queue.jobs.pop_front()
-            {
-                queue.running = true;
+            if let Some((_, job)) = state.oldest(|c| c == core) {
                 return Some(job);
             }
             state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Takes the oldest job of all, and says which core it is for; none when nothing waits.
+    pub fn take_any(&self) -> Option<(usize, Job)> {
+        lock(&self.state).oldest(|_| true)
     }
 
     fn finished(&self, file: u64) {
@@ -157,19 +174,26 @@ impl Sched {
         }
     }
 
-    /// A hanging core: sleeps until the driver's timeout.
-    fn hang_until(&self, core: usize, end: Instant) {
+    /// Has cores look again: whether a hang is over, or a job can run now.
+    pub fn wake(&self) {
+        // Under the lock, so that no core is between its look and its sleep.
+        let _state = lock(&self.state);
+        self.wake.notify_all();
+    }
+
+    /// A hanging core: sleeps until the driver's timeout, or until `over`.
+    fn hang_until(&self, core: usize, end: Instant, over: impl Fn() -> bool) {
         let mut state = lock(&self.state);
         state.hanging[core % CORES] = true;
-        while !state.shutdown {
+        while !state.shutdown && !over() {
             let Some(left) = end.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
             else {
-                state.hanging[core % CORES] = false;
-                return;
+                break;
             };
             let wait = self.wake.wait_timeout(state, left);
             state = wait.unwrap_or_else(PoisonError::into_inner).0;
         }
+        state.hanging[core % CORES] = false;
     }
 }
 
@@ -177,25 +201,34 @@ impl Sched {
 pub fn run_core(machine: &Machine, core: usize) {
     let mut npu = Npu::new(machine.config.assumptions);
     while let Some(job) = machine.sched.take(core) {
-        let end = Instant::now() + machine.config.timeout;
-        machine.count(|c| c.jobs_by_core[core % CORES] += 1);
-        let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
-        let completed = machine.gone()
-            || run.unwrap_or_else(|_| {
-                let message = "the core thread panicked while running the job".to_owned();
-                machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
-                false
-            });
-        if !completed {
-            machine.sched.hang_until(core, end);
-            machine.count(|c| c.jobs_timed_out += 1);
-            npu.reset();
-        }
-        let Job { file, fence, buffers, space, .. } = job;
-        drop((buffers, space));
-        // First idle, then the signal: whoever wakes finds the file free to move.
-        machine.sched.finished(file);
-        machine.count(|c| c.fences += 1);
-        fence.signal();
+        run(machine, &mut npu, core, job);
     }
+}
+
+/// One job that was taken, to its end and its signal.
+pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
+    let end = Instant::now() + machine.config.timeout;
+    machine.count(|c| c.jobs_by_core[core % CORES] += 1);
+    let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
+    let completed = machine.gone()
+        || run.unwrap_or_else(|_| {
+            let message = "the core panicked while running the job".to_owned();
+            machine.explain(Rule::Internal, job.file, Some(job.number), None, message);
+            false
+        });
+    if !completed {
+        if !machine.config.stepped {
+            machine.sched.hang_until(core, end, || machine.gone());
+        }
+        // A node that has gone has ended the job by itself.
+        machine.count(|c| c.jobs_timed_out += u64::from(!machine.gone()));
+        npu.reset();
+    }
+    let Job { file, fence, buffers, space, .. } = job;
+    drop((buffers, space));
+    // First idle, then the signal: whoever wakes finds the file free to move.
+    machine.sched.finished(file);
+    machine.count(|c| c.fences += 1);
+    fence.signal();
+    machine.sched.wake();
 }

@@ -96,6 +96,8 @@ impl Origin<'_> {
             return Err(Refusal { rule: Rule::BufferInBothLists, errno: Errno::EALREADY, why });
         }
 
+        // Readers leave no fence, so a write after a read on another file is not ordered (A.5).
+        let after = buffers.iter().filter_map(|bo| bo.last_writer()).collect();
         let fence = Arc::new(Fence::default());
         for bo in &buffers[job.reads.len()..] {
             bo.set_writer(&fence);
@@ -120,6 +122,7 @@ impl Origin<'_> {
             space: Arc::clone(self.space),
             buffers,
             fence,
+            after,
         }))
     }
 }
