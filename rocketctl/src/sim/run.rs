@@ -7,17 +7,21 @@ use clap::Args;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
-use rocket_sim::SimBoard;
 use rocket_sim::serve::{Client, Place, Server, Status};
+use rocket_sim::{Alive, SimBoard};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::PidfdFlags;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::time::{Duration, Instant};
 
 /// An error of rocketctl, not of the program.
 const OURS: u8 = 125;
+
+/// How long a program's files may take to close: a hanging job needs the driver's timeout.
+const SETTLE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -89,6 +93,17 @@ impl Board {
         }
     }
 
+    /// Lets the files of a program that has ended close and their jobs end: the server learns of
+    /// it a moment later. A process that the program left behind may keep its own.
+    fn settle(&self) {
+        if let Board::Own(server) = self {
+            let begun = Instant::now();
+            while server.board().alive() != Alive::default() && begun.elapsed() < SETTLE {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
     fn root(&self) -> PathBuf {
         match self {
             Board::Own(server) => server.root(),
@@ -128,6 +143,7 @@ fn start(arguments: &Arguments) -> anyhow::Result<u8> {
         eprintln!("rocket-sim: {hint}");
     }
     if let Some(path) = &arguments.status {
+        board.settle();
         write_status(path, &client.status()?)?;
     }
     let code = match (status.code(), status.signal()) {
