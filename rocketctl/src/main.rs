@@ -25,7 +25,10 @@ enum Command {
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let Arguments { command } = Arguments::parse();
+    let Arguments { command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(e) => return usage(&e),
+    };
     let done = match command {
         Command::Sim(arguments) => sim::run(arguments),
     };
@@ -33,4 +36,17 @@ fn main() -> ExitCode {
         eprintln!("rocketctl: {e:#}");
         ExitCode::from(FAILED)
     })
+}
+
+/// Help and usage errors. `sim run` returns its program's status, so an error of ours has the one
+/// that `env` and `timeout` use.
+fn usage(e: &clap::Error) -> ExitCode {
+    // Nobody to tell when that is closed as well.
+    let _ = e.print();
+    let runs = std::env::args().skip(1).take(2).eq(["sim", "run"]);
+    match (e.use_stderr(), runs) {
+        (false, _) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(sim::RUN_FAILED),
+        (true, false) => ExitCode::from(FAILED),
+    }
 }

@@ -13,6 +13,8 @@ use rocket_sim::serve::Place;
 use rocket_sim::{Arithmetic, CORES, Config, DriverProfile, Fault};
 use std::process::ExitCode;
 
+pub use run::OURS as RUN_FAILED;
+
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = true)]
 pub struct Arguments {

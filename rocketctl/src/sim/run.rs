@@ -18,7 +18,7 @@ use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// An error of rocketctl, not of the program.
-const OURS: u8 = 125;
+pub const OURS: u8 = 125;
 
 /// How long a program's files may take to close: a hanging job needs the driver's timeout.
 const SETTLE: Duration = Duration::from_secs(2);
