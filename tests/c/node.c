@@ -5,7 +5,6 @@
  * the first that is wrong. PROFILE says which driver to expect (stock, stock-6.18, 1.1, full).
  *
  * A JOB-FILE holds one register program, its operands and what it must store; see `struct head`.
- * Built with -DNO_LIBDRM the three functions of libdrm are replaced by their plain ioctls.
  */
 #define _GNU_SOURCE
 #include "rocket_uapi.h"
@@ -27,25 +26,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#ifndef NO_LIBDRM
 #include <xf86drm.h>
-#else
-static int drmIoctl(int fd, unsigned long request, void *arg)
-{
-    int rc;
-    do
-        rc = ioctl(fd, request, arg);
-    while (rc == -1 && (errno == EINTR || errno == EAGAIN));
-    return rc;
-}
-
-static int drmCloseBufferHandle(int fd, uint32_t handle)
-{
-    struct rocket_gem_close arg = {.handle = handle};
-    return drmIoctl(fd, ROCKET_GEM_CLOSE, &arg);
-}
-#endif
 
 #define NODE "/dev/accel/accel0"
 #define PAGE 4096u
@@ -341,7 +322,6 @@ static void cmd_version(void)
     int fd = open_node();
     int major = is_stock() ? 0 : 1;
     int minor = !strcmp(profile, "full") ? 7 : !strcmp(profile, "1.1") ? 1 : 0;
-#ifndef NO_LIBDRM
     drmVersionPtr v = drmGetVersion(fd);
     MUST(v != NULL);
     CHECK("name", v->name_len == 6 && !strcmp(v->name, "rocket"));
@@ -352,18 +332,6 @@ static void cmd_version(void)
     drmFreeVersion(v);
     uint64_t cap;
     CHECK("PRIME exists", drmGetCap(fd, DRM_CAP_PRIME, &cap) == 0 && cap == 3);
-#else
-    struct {
-        int32_t major, minor, patch, pad;
-        uint64_t name_len, name, date_len, date, desc_len, desc;
-    } v = {0};
-    char name[16] = "";
-    v.name_len = sizeof name;
-    v.name = (uintptr_t)name;
-    MUST(drmIoctl(fd, 0xc0406400, &v) == 0);
-    CHECK("name", v.name_len == 6 && !strcmp(name, "rocket"));
-    CHECK("version", v.major == major && v.minor == minor && v.patch == 0);
-#endif
     close(fd);
 }
 
@@ -1002,7 +970,6 @@ static void cmd_compute(void)
 
 static void cmd_prime(void)
 {
-#ifndef NO_LIBDRM
     int one = open_node(), two = open_node(), fd = -1;
     struct bo bo = create_mapped(one, PAGE);
     create(two, PAGE);
@@ -1019,9 +986,6 @@ static void cmd_prime(void)
     close(one);
     CHECK("it outlives its file", prep(two, 2, INT64_MAX) == 0);
     close(two);
-#else
-    CHECK("left out without libdrm", 1);
-#endif
 }
 
 /* Holds a hanging job, buffers and files, says so, and waits to be killed. */
