@@ -198,7 +198,7 @@ fn write(socket: c_int, reply: &Reply) -> Result<(), c_int> {
 }
 
 /// The end of the call, perhaps with a descriptor.
-fn done(socket: c_int, cloexec: bool) -> Result<Returned, c_int> {
+pub fn done(socket: c_int, cloexec: bool) -> Result<Returned, c_int> {
     let mut reply = Reply::default();
     let mut parts = [part((&raw mut reply).cast(), size_of::<Reply>())];
     let mut m = message(&mut parts);

@@ -1,6 +1,6 @@
 //! Folders: the node among its entries is a character device.
 
-use crate::path::{led, names_node, strip};
+use crate::path::{led, names_counters, names_node, strip};
 use crate::real::real;
 use libc::{DIR, c_char, c_int, c_void, dirent};
 use std::ptr::null_mut;
@@ -19,15 +19,17 @@ pub unsafe extern "C" fn opendir(at: *const c_char) -> *mut DIR {
     unsafe { led(at, |at| f(at)) }
 }
 
-/// An entry that is a socket with a node's name is the node.
+/// An entry that is a socket with a name of ours is what that name says.
 unsafe fn device(entry: *mut dirent) -> *mut dirent {
     // SAFETY: null or an entry that libc has just filled.
     unsafe {
-        if !entry.is_null()
-            && (*entry).d_type == libc::DT_SOCK
-            && names_node(crate::bytes((&raw const (*entry).d_name).cast()))
-        {
-            (*entry).d_type = libc::DT_CHR;
+        if !entry.is_null() && (*entry).d_type == libc::DT_SOCK {
+            let name = crate::bytes((&raw const (*entry).d_name).cast());
+            if names_node(name) {
+                (*entry).d_type = libc::DT_CHR;
+            } else if names_counters(name) {
+                (*entry).d_type = libc::DT_REG;
+            }
         }
         entry
     }

@@ -17,9 +17,13 @@ pub unsafe fn open_at(dir: c_int, at: *const c_char, flags: c_int, mode: c_uint)
         led(at, |at| {
             let [d, f, m] = [dir as c_long, c_long::from(flags), c_long::from(mode)];
             let fd = syscall_int(libc::SYS_openat, [d, at as c_long, f, m, 0, 0]);
-            let node =
-                fd < 0 && crate::errno() == libc::ENXIO && path::names_node(crate::bytes(at));
-            if node { node::open(dir, at, flags) } else { fd }
+            let name = crate::bytes(at);
+            let ours = path::names_node(name) || path::names_counters(name);
+            if fd < 0 && crate::errno() == libc::ENXIO && ours {
+                node::open(dir, at, flags)
+            } else {
+                fd
+            }
         })
     }
 }
@@ -60,7 +64,29 @@ pub unsafe extern "C" fn fopen(at: *const c_char, mode: *const c_char) -> *mut F
         return std::ptr::null_mut();
     };
     // SAFETY: the caller's contract.
-    unsafe { led(at, |at| f(at, mode)) }
+    let file = unsafe { led(at, |at| f(at, mode)) };
+    if !file.is_null() || crate::errno() != libc::ENXIO {
+        return file;
+    }
+    // A socket, which may be ours: opened by the way that knows it.
+    // SAFETY: the caller's contract; a descriptor that makes no stream is closed again.
+    unsafe {
+        let text = crate::bytes(mode);
+        let reads = text.first() == Some(&b'r') && !text.contains(&b'+');
+        let cloexec = if text.contains(&b'e') { libc::O_CLOEXEC } else { 0 };
+        let flags = cloexec | if reads { libc::O_RDONLY } else { libc::O_RDWR };
+        let fd = open_at(libc::AT_FDCWD, at, flags, 0);
+        if fd < 0 {
+            return std::ptr::null_mut();
+        }
+        let file = libc::fdopen(fd, mode);
+        if file.is_null() {
+            let errno = crate::errno();
+            libc::close(fd);
+            crate::fail(errno);
+        }
+        file
+    }
 }
 
 /// `fopen64`.

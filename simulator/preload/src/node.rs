@@ -1,7 +1,7 @@
 //! The node: a socket that looks like a device, and connections that look like open files.
 
-use crate::path;
 use crate::real::syscall_int;
+use crate::{call, path};
 use bytemuck::Zeroable;
 use libc::{c_char, c_int, c_long, sockaddr_un};
 use rocket_sim_wire::{Hello, NODE, Purpose};
@@ -33,14 +33,25 @@ fn empty_address() -> sockaddr_un {
     sockaddr_un { sun_family: libc::AF_UNIX as libc::sa_family_t, sun_path: [0; 108] }
 }
 
-/// Opens the node at a path that is a socket; -1 with errno.
+/// Opens the node, or the counters, at a path that is a socket; -1 with errno.
 ///
 /// # Safety
 /// `at` must be a C string.
 pub unsafe fn open(dir: c_int, at: *const c_char, flags: c_int) -> c_int {
+    let cloexec = flags & libc::O_CLOEXEC;
     // SAFETY: the caller's contract.
-    let connection = unsafe { connect(dir, at, flags & libc::O_CLOEXEC, Purpose::File) };
-    match connection {
+    let opened = unsafe {
+        if path::names_counters(crate::bytes(at)) {
+            connect(dir, at, 1, Purpose::Counters).and_then(|socket| {
+                let returned = call::done(socket, cloexec != 0);
+                libc::close(socket);
+                returned.map(|r| r.fd)
+            })
+        } else {
+            connect(dir, at, cloexec, Purpose::File)
+        }
+    };
+    match opened {
         Ok(fd) => fd,
         // The server is gone and has left its socket behind.
         Err(libc::ECONNREFUSED | libc::ECONNRESET | libc::EPIPE) => crate::fail(libc::ENODEV),

@@ -160,6 +160,12 @@ pub unsafe fn led<T>(path: *const c_char, f: impl FnOnce(*const c_char) -> T) ->
     }
 }
 
+/// Whether a path names the board's counters.
+pub fn names_counters(path: &[u8]) -> bool {
+    let name = rocket_sim_wire::COUNTERS.as_bytes().rsplit(|b| *b == b'/').next();
+    path.rsplit(|b| *b == b'/').next() == name
+}
+
 /// Whether the last name of a path is that of a node.
 pub fn names_node(path: &[u8]) -> bool {
     let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();

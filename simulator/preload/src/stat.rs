@@ -1,13 +1,16 @@
 //! stat and its relatives: the node is a character device, whatever stands for it.
 
 use crate::node::is_node;
-use crate::path::{self, led, names_node};
+use crate::path::{self, led, names_counters, names_node};
 use crate::real::syscall_int;
 use libc::{c_char, c_int, c_long, c_uint, stat, statx};
 use rocket_sim_wire::MAJOR;
 
 /// Which minor: a board has one node.
 const MINOR: c_uint = 0;
+
+/// The counters are a file to read.
+const COUNTERS_MODE: u32 = libc::S_IFREG | 0o444;
 
 fn is_socket(mode: u32) -> bool {
     mode & libc::S_IFMT == libc::S_IFSOCK
@@ -43,7 +46,9 @@ unsafe fn stat_at(dir: c_int, at: *const c_char, to: *mut stat, flags: c_int) ->
             let name = if at.is_null() { c"".as_ptr() } else { at };
             let args = [c_long::from(dir), name as c_long, to as c_long, c_long::from(flags), 0, 0];
             let rc = syscall_int(libc::SYS_newfstatat, args);
-            if rc == 0 && is_socket((*to).st_mode) && names_a_node(dir, at) {
+            if rc == 0 && is_socket((*to).st_mode) && names_counters(crate::bytes(at)) {
+                (*to).st_mode = COUNTERS_MODE;
+            } else if rc == 0 && is_socket((*to).st_mode) && names_a_node(dir, at) {
                 (*to).st_mode = device_mode((*to).st_mode);
                 (*to).st_rdev = libc::makedev(MAJOR, MINOR);
                 ((*to).st_size, (*to).st_blocks) = (0, 0);
@@ -119,8 +124,8 @@ relatives_at! {
 
 /// `statx`, which is in a module as its struct has the same name.
 mod extended {
-    use super::{MINOR, device_mode, is_socket, names_a_node};
-    use crate::path::led;
+    use super::{COUNTERS_MODE, MINOR, device_mode, is_socket, names_a_node};
+    use crate::path::{led, names_counters};
     use crate::real::syscall_int;
     use libc::{c_char, c_int, c_long, c_uint};
     use rocket_sim_wire::MAJOR;
@@ -148,7 +153,9 @@ mod extended {
                 if rc != 0 || to.is_null() {
                     return rc;
                 }
-                if is_socket((*to).stx_mode.into()) && names_a_node(dir, at) {
+                if is_socket((*to).stx_mode.into()) && names_counters(crate::bytes(at)) {
+                    (*to).stx_mode = COUNTERS_MODE as u16;
+                } else if is_socket((*to).stx_mode.into()) && names_a_node(dir, at) {
                     (*to).stx_mode = device_mode((*to).stx_mode.into()) as u16;
                     ((*to).stx_rdev_major, (*to).stx_rdev_minor) = (MAJOR, MINOR);
                     ((*to).stx_size, (*to).stx_blocks) = (0, 0);

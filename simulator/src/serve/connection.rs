@@ -1,11 +1,15 @@
 //! One connection: an open file, a process that is there, or somebody with questions.
 
+use super::Shared;
+use super::control::{self, Status};
 use super::dialog::{self, Dialog};
-use super::{Shared, control};
 use crate::{Errno, SimFile};
 use rocket_runtime::uapi;
 use rocket_sim_wire::{Call, Hello, MAGIC, Purpose, VERSION};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::SendFlags;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,7 +26,7 @@ pub fn serve(shared: &Arc<Shared>, socket: &Arc<OwnedFd>) {
     let opened = match purpose {
         None => Err(Errno::EPROTO),
         Some(Purpose::File) => shared.board.open_shared().map(Some),
-        Some(Purpose::Control | Purpose::Attach) => Ok(None),
+        Some(Purpose::Control | Purpose::Attach | Purpose::Counters) => Ok(None),
     };
     // Counted before the answer: a process may do its work and end before this thread goes on.
     match (&opened, purpose) {
@@ -37,12 +41,31 @@ pub fn serve(shared: &Arc<Shared>, socket: &Arc<OwnedFd>) {
     match opened {
         Ok(Some(file)) => calls(shared, socket, &Arc::new(file), &mut packet),
         Ok(None) if purpose == Some(Purpose::Control) => control::serve(shared, socket),
+        Ok(None) if purpose == Some(Purpose::Counters) => counters(shared, socket),
         Ok(None) => {
             // Nothing more is said.
             while dialog::receive(socket, &mut packet).is_some() {}
         }
         Err(_) => {}
     }
+}
+
+/// Hands over what the board did so far, as a file.
+fn counters(shared: &Shared, socket: &OwnedFd) {
+    let status = Status::of(&shared.board);
+    let file = serde_json::to_vec_pretty(&status).map_err(io::Error::from).and_then(text_file);
+    if let Err(e) = file.and_then(|file| dialog::hand_over(socket, &file)) {
+        tracing::error!("cannot hand over the counters: {e}");
+    }
+}
+
+/// A file without a name that holds `text`.
+fn text_file(mut text: Vec<u8>) -> io::Result<File> {
+    let mut file = File::from(memfd_create("sim-counters", MemfdFlags::CLOEXEC)?);
+    text.push(b'\n');
+    file.write_all(&text)?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// The calls on one open file, until its last descriptor is closed.

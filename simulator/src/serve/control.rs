@@ -51,6 +51,19 @@ pub struct Status {
     pub explanations: u64,
 }
 
+impl Status {
+    /// Of a board, now.
+    pub fn of(board: &SimBoard) -> Status {
+        Status {
+            driver: board.config().profile.name().to_owned(),
+            clock_hz: board.clock_hz(),
+            alive: board.alive(),
+            counters: board.counters(),
+            explanations: board.explanation_count(),
+        }
+    }
+}
+
 /// An explanation as it travels.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Told {
@@ -102,13 +115,7 @@ pub fn serve(shared: &Shared, socket: &OwnedFd) {
 
 fn answer(board: &SimBoard, question: Question) -> Reply {
     match question {
-        Question::Status => Reply::Status(Box::new(Status {
-            driver: board.config().profile.name().to_owned(),
-            clock_hz: board.clock_hz(),
-            alive: board.alive(),
-            counters: board.counters(),
-            explanations: board.explanation_count(),
-        })),
+        Question::Status => Reply::Status(Box::new(Status::of(board))),
         Question::Explanations { from } => {
             let (kept, total) = board.explanations_from(from);
             let told: Vec<Told> = kept.iter().take(MOST_TOLD).map(Told::of).collect();

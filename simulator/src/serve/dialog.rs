@@ -46,6 +46,25 @@ pub fn see_off(pair: &OwnedFd) {
     while receive(pair, &mut packet).is_some() {}
 }
 
+fn send(socket: &OwnedFd, reply: &Reply, behind: &[u8], file: Option<&File>) -> Result<(), Errno> {
+    let parts = [IoSlice::new(bytemuck::bytes_of(reply)), IoSlice::new(behind)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds = file.map(|f| [f.as_fd()]);
+    if let Some(fds) = &fds {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    rustix::net::sendmsg(socket, &parts, &mut control, SendFlags::NOSIGNAL)
+        .map(drop)
+        .map_err(|e| Errno::from_raw(e.raw_os_error()))
+}
+
+/// Ends a conversation with a file.
+pub fn hand_over(socket: &OwnedFd, file: &File) -> std::io::Result<()> {
+    let reply = Reply { kind: REPLY_DONE, ..Reply::default() };
+    send(socket, &reply, &[], Some(file)).map_err(Into::into)
+}
+
 /// The server's end of the pair that a call brought.
 #[derive(Debug)]
 pub struct Dialog {
@@ -81,16 +100,7 @@ impl Dialog {
     }
 
     fn send(&self, reply: &Reply, behind: &[u8], file: Option<&File>) -> Result<(), Errno> {
-        let parts = [IoSlice::new(bytemuck::bytes_of(reply)), IoSlice::new(behind)];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = file.map(|f| [f.as_fd()]);
-        if let Some(fds) = &fds {
-            control.push(SendAncillaryMessage::ScmRights(fds));
-        }
-        rustix::net::sendmsg(&self.pair, &parts, &mut control, SendFlags::NOSIGNAL)
-            .map(drop)
-            .map_err(|e| Errno::from_raw(e.raw_os_error()))
+        send(&self.pair, reply, behind, file)
     }
 
     /// The caller's answer and what it brought; a caller that is gone has no memory.

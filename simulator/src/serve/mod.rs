@@ -58,6 +58,8 @@ impl Server {
         tree::build(&place.root(), board.config())?;
         let node = place.node();
         let socket = listen(&node).map_err(|e| at(&node, e))?;
+        let counters = place.root().join(rocket_sim_wire::COUNTERS.trim_start_matches('/'));
+        std::fs::hard_link(&node, &counters).map_err(|e| at(&counters, e))?;
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let shared = Arc::new(Shared {
             board,

@@ -31,6 +31,10 @@ pub const ROOT_VARIABLE: &str = "ROCKET_SIM_ROOT";
 /// Where the node lies, on a board and below a root.
 pub const NODE: &str = "/dev/accel/accel0";
 
+/// What a program under test reads to learn what the board did: [`NODE`]'s socket once more, by a
+/// name in debugfs. Opened through the library it is a file of JSON, made at that moment.
+pub const COUNTERS: &str = "/sys/kernel/debug/accel/rknn/sim-counters";
+
 /// Major number of accel nodes (kernel-and-uapi A.1).
 pub const MAJOR: u32 = 261;
 
@@ -61,12 +65,15 @@ pub enum Purpose {
     Control = 2,
     /// A process says that it has loaded the library.
     Attach = 3,
+    /// One [`Reply`] of [`REPLY_DONE`] with a file of the counters attached.
+    Counters = 4,
 }
 
 impl Purpose {
     /// The purpose of that number.
     pub fn from_number(n: u32) -> Option<Purpose> {
-        [Purpose::File, Purpose::Control, Purpose::Attach].into_iter().find(|p| *p as u32 == n)
+        let all = [Purpose::File, Purpose::Control, Purpose::Attach, Purpose::Counters];
+        all.into_iter().find(|p| *p as u32 == n)
     }
 }
 
