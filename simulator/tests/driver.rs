@@ -168,18 +168,21 @@ fn deadlines() {
     assert_eq!(s.result(), s.expected());
 }
 
-/// Thousands of tasks take this machine longer than a microsecond, silicon's time or not.
+/// Thousands of tasks take this machine longer than two milliseconds, whatever silicon's time is.
 #[test]
 fn a_patient_board_lets_computing_jobs_end_but_not_hanging_ones() {
     for (patient, want) in [(true, Ok(())), (false, Err(Errno::ETIMEDOUT))] {
         let timeout = Duration::from_millis(400);
-        let rig = Rig::new(Config { patient, timeout, ..Config::default() });
+        let job_limit = Duration::from_secs(100);
+        let rig = Rig::new(Config { patient, timeout, job_limit, ..Config::default() });
         let s = Setup::new(&rig, SHAPE);
         let p = rig.words(&s.words);
-        let tasks = vec![task(&p, 126); 3000];
+        let tasks = vec![task(&p, 126); 20_000];
         rig.submit(&tasks, &[&s.input, &s.weights, &p], &[&s.output]).unwrap();
-        let soon = Deadline(Deadline::now().0 + 1000);
-        assert_eq!(rig.node.prep_bo(s.output.handle(), soon), want, "patient: {patient}");
+        // On a busy machine a near deadline can have passed before the call looks at it.
+        let prep = || rig.node.prep_bo(s.output.handle(), Deadline::after_ms(2));
+        let waited = std::iter::repeat_with(prep).find(|w| *w != Err(Errno::EBUSY));
+        assert_eq!(waited, Some(want), "patient: {patient}");
         rig.wait(&s.output);
         assert_eq!(s.result(), s.expected());
         rig.board.inject(Fault::HangJob(1));
