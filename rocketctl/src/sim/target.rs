@@ -152,6 +152,27 @@ fn elf(program: PathBuf) -> Result<Target, Unreachable> {
     }
 }
 
+/// What compilers put behind a `syscall`: they return, or look at or move what it returned. The two
+/// bytes alone occur in addresses and numbers too.
+const AFTER_A_SYSTEM_CALL: &[&[u8]] = &[
+    &[0xc3],       // ret
+    &[0x3d],       // cmp eax, N
+    &[0x48, 0x3d], // cmp rax, N
+    &[0x48, 0x83],
+    &[0x83, 0xf8],
+    &[0x48, 0x85], // test rax, rax
+    &[0x85, 0xc0],
+    &[0x48, 0x89], // mov from rax
+    &[0x49, 0x89],
+    &[0x89],
+    &[0x48, 0x63], // widen eax
+    &[0x48, 0x98],
+    &[0xf7, 0xd8], // neg eax
+    &[0x5b],       // pop rbx
+    &[0x5d, 0xc3], // pop rbp; ret
+    &[0xc9, 0xc3], // leave; ret
+];
+
 /// Whether a program's code has system call instructions of its own: a hint, asked for only when
 /// the program did not reach the board.
 pub fn has_system_calls(program: &Path) -> bool {
@@ -159,7 +180,10 @@ pub fn has_system_calls(program: &Path) -> bool {
     let Ok(elf) = Elf::parse(&bytes) else { return false };
     let code = elf.program_headers.iter().filter(|h| h.is_executable());
     code.filter_map(|h| bytes.get(h.file_range())).any(|code| match elf.header.e_machine {
-        EM_X86_64 => code.windows(2).any(|w| w == [0x0f, 0x05]),
+        EM_X86_64 => code.windows(6).any(|w| {
+            w[..2] == [0x0f, 0x05]
+                && AFTER_A_SYSTEM_CALL.iter().any(|next| w[2..].starts_with(next))
+        }),
         // svc #0
         EM_AARCH64 => code.chunks_exact(4).any(|w| w == [0x01, 0x00, 0x00, 0xd4]),
         _ => false,
