@@ -26,8 +26,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Share the board of that name with every process that names it; it starts with the first and
-    /// ends with the last. Without this and without ROCKET_SIM_BOARD the board is the program's
-    /// own.
+    /// ends with the last, and its kind is the one that the first asked for. Without this and
+    /// without ROCKET_SIM_BOARD the board is the program's own.
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     #[command(flatten)]
