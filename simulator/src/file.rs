@@ -83,7 +83,9 @@ impl SimFile {
         self.machine().enter(Call::Map)?;
         let handles = lock(&self.handles);
         let found = handles.values().find(|h| h.offset == offset).ok_or(Errno::EINVAL)?;
-        if len == 0 || len.next_multiple_of(PAGE) > found.bo.size() {
+        // The kernel aligns first, and has no address for what then wraps.
+        let pages = len.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+        if len == 0 || pages > found.bo.size() {
             return Err(Errno::EINVAL);
         }
         Ok(Arc::clone(&found.bo))

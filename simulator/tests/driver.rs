@@ -55,6 +55,19 @@ fn buffers() {
 }
 
 #[test]
+fn lengths_that_cannot_be_mapped() {
+    let file = SimBoard::new(quick()).open_shared().unwrap();
+    let bo = file.create_bo(8192).unwrap();
+    let map = |len| file.memory(bo.mmap_offset, len).map(drop);
+    assert_eq!(map(8192), Ok(()));
+    assert_eq!(map(4097), Ok(()));
+    assert_eq!(map(8193), Err(Errno::EINVAL));
+    assert_eq!(map(0), Err(Errno::EINVAL));
+    assert_eq!(map(u64::MAX), Err(Errno::ENOMEM));
+    assert_eq!(file.memory(bo.mmap_offset + 4096, 4096).map(drop), Err(Errno::EINVAL));
+}
+
+#[test]
 fn a_mapping_keeps_its_buffer() {
     let rig = Rig::new(quick());
     let a = rig.buf(4096);
