@@ -278,23 +278,7 @@ fn a_full_dimension_spoils_the_tail() {
 
 #[test]
 fn tables_of_nobody_decode_zero_to_four() {
-    let (got, rules) = pass(&ramp(64), 64, |i, o| {
-        let mut words = flying(8, i, o);
-        set(&mut words, 0x4070, 0x300);
-        set(&mut words, 0x4088, 1 << 31 | 15 << 12);
-        let at = words.len() - 4;
-        let tables = [
-            (0x4108, 0x68),
-            (0x410c, 0x50500),
-            (0x4110, 0xffff_c000),
-            (0x411c, 0x4000),
-            (0x4120, 0),
-            (0x4124, 0),
-            (0x4128, 0),
-        ];
-        words.splice(at..at, tables.map(|(reg, value)| word(reg, value)));
-        words
-    });
+    let (got, rules) = pass(&ramp(64), 64, |i, o| looking_up_in_old_tables(8, i, o));
     assert_eq!(rules, [Rule::TablesNotUploaded, Rule::LookupOfZero]);
     assert_eq!(got, [4.0; 64]);
 }

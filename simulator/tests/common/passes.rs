@@ -83,8 +83,8 @@ pub fn pooling(method: u32, [kw, kh]: [u32; 2], input: u32, output: u32) -> Vec<
     words
 }
 
-/// A flying pass that looks everything up in tables of one value (npu-ops 2.2, 2.3): a quarter.
-pub fn looking_up(cols: u32, input: u32, output: u32) -> Vec<u64> {
+/// A flying pass that looks everything up in whatever tables are there (npu-ops 2.3).
+pub fn looking_up_in_old_tables(cols: u32, input: u32, output: u32) -> Vec<u64> {
     let mut words = flying(cols, input, output);
     set(&mut words, 0x4070, 0x300);
     set(&mut words, 0x4088, 1 << 31 | 15 << 12);
@@ -100,6 +100,12 @@ pub fn looking_up(cols: u32, input: u32, output: u32) -> Vec<u64> {
         (0x412c, 0),
     ];
     words.splice(at..at, config.map(|(reg, value)| word(reg, value)));
+    words
+}
+
+/// The same with tables of one value (npu-ops 2.2): a quarter.
+pub fn looking_up(cols: u32, input: u32, output: u32) -> Vec<u64> {
+    let mut words = looking_up_in_old_tables(cols, input, output);
     let tables = (0..2u32).flat_map(|table| {
         let entries = std::iter::repeat_n(word(0x4104, 0x2000), 513);
         std::iter::once(word(0x4100, 1 << 17 | table << 16)).chain(entries)
