@@ -109,6 +109,26 @@ pub unsafe extern "C" fn access(at: *const c_char, mode: c_int) -> c_int {
     unsafe { faccessat(libc::AT_FDCWD, at, mode, 0) }
 }
 
+/// `euidaccess`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn euidaccess(at: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { faccessat(libc::AT_FDCWD, at, mode, libc::AT_EACCESS) }
+}
+
+/// `eaccess`.
+///
+/// # Safety
+/// As libc's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn eaccess(at: *const c_char, mode: c_int) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { euidaccess(at, mode) }
+}
+
 /// `faccessat`.
 ///
 /// # Safety

@@ -112,3 +112,23 @@ fn a_path_of_the_board_is_not_this_machines() {
                 npu@fdab0000\nnpu@fdac0000\nnpu@fdad0000\ncharacter special file\ncat\n";
     assert_eq!(said, want);
 }
+
+/// The counters by open (cat) and by fopen (sort), as the file that `sim run --status` writes.
+#[test]
+fn a_program_reads_the_boards_counters() {
+    let sim = Sim::ready();
+    let at = "/sys/kernel/debug/accel/rknn/sim-counters";
+    let read = |program: &str| {
+        let mut c = sim.run(&["--driver", "1.5", "--clock", "300"], &[program, at]);
+        stdout_of(&succeed(c.env("LC_ALL", "C")))
+    };
+    let text = read("cat");
+    let seen: rocket_sim::serve::Status = serde_json::from_str(&text).expect("a status");
+    assert_eq!((seen.driver.as_str(), seen.clock_hz), ("1.5", 300_000_000));
+    assert_eq!((seen.counters.jobs, seen.alive.files), (0, 0));
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(read("sort").lines().collect::<Vec<_>>(), lines);
+    let kind = stdout_of(&succeed(&mut sim.run(&[], &["stat", "-c", "%F %a", at])));
+    assert_eq!(kind, "regular empty file 444\n");
+}
