@@ -4,6 +4,7 @@
 use super::plugin::Plugin;
 use super::{compute, guard, reg};
 use crate::abi::{slot::backend as slot, status};
+use crate::exec::activation::Prepared;
 use crate::exec::cpu::CpuBackend;
 use crate::log::{Level, line, stderr};
 use std::ffi::{c_char, c_void};
@@ -14,10 +15,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 #[derive(Debug)]
 pub(super) struct Instance {
     pub(super) plugin: &'static Plugin,
+    /// Tells this context from others.
+    pub(super) id: u64,
     /// CPU threads of the last `ggml_backend_set_n_threads`; 0 before one.
     pub(super) threads: AtomicI32,
     /// Opened at the first op that needs it.
     pub(super) cpu: Mutex<Option<CpuBackend>>,
+    /// Converted activations, kept between ops: fresh pages cost more than the conversion.
+    pub(super) scratch: Mutex<Prepared>,
 }
 
 /// Identifies this backend among others; any constant that nobody else uses.
@@ -25,8 +30,13 @@ static GUID: [u8; 16] = *b"ggml-rocket npu\0";
 
 /// The record: guid, the table, device, context. Freed by [`free`].
 pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
-    plugin.enter();
-    let instance = Instance { plugin, threads: AtomicI32::new(0), cpu: Mutex::new(None) };
+    let instance = Instance {
+        plugin,
+        id: plugin.enter(),
+        threads: AtomicI32::new(0),
+        cpu: Mutex::new(None),
+        scratch: Mutex::default(),
+    };
     let mut record = Box::new([0usize; WORDS]);
     record[0] = GUID.as_ptr() as usize;
     record[1 + slot::GET_NAME] = get_name as *const () as usize;
@@ -71,7 +81,7 @@ extern "C" fn free(backend: *mut usize) {
         // A forked child ends on its own: the counters, the report and the locks are its parent's.
         if instance.plugin.is_own_process() {
             finish(instance.plugin);
-            instance.plugin.leave();
+            instance.plugin.leave(instance.id);
         }
     });
 }

@@ -7,6 +7,7 @@ mod compute;
 mod device;
 mod entry;
 mod facts;
+mod operands;
 mod plugin;
 mod reg;
 

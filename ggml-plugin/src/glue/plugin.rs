@@ -5,14 +5,14 @@
 use super::{device, reg};
 use crate::abi::host::Host;
 use crate::board::{self, Absent, Found};
-use crate::exec::mul_mat::Checked;
+use crate::exec::verify::{Mode, Verify};
 use crate::exec::{Engine, Meter, engine};
 use crate::knobs::Knobs;
 use crate::log::{Level, line};
 use crate::route::Policy;
 use crate::stats::{Stats, Subject};
 use std::ffi::CString;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What runs accepted ops.
@@ -72,11 +72,13 @@ pub(super) struct Plugin {
     pub(super) knobs: Knobs,
     pub(super) unit: Option<Unit>,
     pub(super) stats: Stats,
-    pub(super) checked: Checked,
+    pub(super) verify: Verify,
+    /// For host work besides the NPU's workers.
+    pub(super) threads: usize,
     /// The process that computed first: a forked child must not use its NPU.
     pid: OnceLock<u32>,
-    /// Backend instances that are not freed yet.
-    instances: AtomicUsize,
+    /// Backend instances made so far.
+    instances: AtomicU64,
     records: OnceLock<Records>,
 }
 
@@ -113,14 +115,17 @@ impl Plugin {
         pid: OnceLock<u32>,
     ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
+        let real = unit.as_ref().is_some_and(|u| !u.simulated);
+        let verify = Verify::new(if real { Mode::First } else { Mode::Off });
         let plugin: &'static Plugin = Box::leak(Box::new(Plugin {
             host,
             knobs,
             unit,
             stats,
-            checked: Checked::default(),
+            verify,
+            threads: std::thread::available_parallelism().map_or(1, usize::from).min(4),
             pid,
-            instances: AtomicUsize::new(0),
+            instances: AtomicU64::new(0),
             records: OnceLock::new(),
         }));
         let reg = Box::leak(Box::new(reg::record(plugin))).as_ptr() as usize;
@@ -139,19 +144,15 @@ impl Plugin {
         *self.pid.get_or_init(std::process::id) == std::process::id()
     }
 
-    /// One more instance lives.
-    pub(super) fn enter(&self) {
-        self.instances.fetch_add(1, Ordering::SeqCst);
+    /// A number for one more instance.
+    pub(super) fn enter(&self) -> u64 {
+        self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// One instance is freed. With the last one the weights leave the NPU: no context is left
-    /// that could use them, and their model may be next.
-    pub(super) fn leave(&self) {
-        if self.instances.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner)
-        {
-            engine.release();
-            self.checked.clear();
+    /// An instance is freed: the weights that no other one used leave the NPU.
+    pub(super) fn leave(&self, instance: u64) {
+        if let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner) {
+            engine.release(instance);
         }
     }
 
@@ -161,7 +162,7 @@ impl Plugin {
             #[cfg(feature = "test-engine")]
             Runner::HostCpu => true,
         });
-        Policy { engine, min_m: self.knobs.min_m }
+        Policy { engine, min_m: self.knobs.min_m, min_m_quant: self.knobs.min_m }
     }
 
     pub(super) fn subject(&self) -> Subject {
