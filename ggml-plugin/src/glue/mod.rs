@@ -3,6 +3,7 @@
 
 mod backend;
 mod buffer;
+mod calibrate;
 mod compute;
 mod device;
 mod entry;
