@@ -8,7 +8,7 @@ use crate::board::{self, Absent, Found};
 use crate::exec::mul_mat::Checked;
 use crate::exec::{Engine, Meter, engine};
 use crate::knobs::Knobs;
-use crate::log::{Level, line};
+use crate::log::{self, Level, line};
 use crate::route::Policy;
 use crate::stats::{Stats, Subject};
 use std::ffi::CString;
@@ -83,8 +83,12 @@ pub(super) struct Plugin {
 impl Plugin {
     /// Builds the plugin and its records. The host is told of no device if there is none.
     pub(super) fn start(host: Host, knobs: Knobs) -> &'static Plugin {
+        log::configure(knobs.log_level, knobs.log_stderr);
         for warning in &knobs.warnings {
             line(Level::Warn, warning);
+        }
+        for note in &knobs.notes {
+            line(Level::Info, note);
         }
         let unit = match open(&knobs) {
             Ok(unit) => {
