@@ -82,7 +82,9 @@ mod tests {
     #[test]
     fn the_cause_is_named_once() {
         let w = Watch::default();
-        assert!(repeat(&w, ENOUGH - 1, Reason::WeightNotInHostMemory, Some("CPU_REPACK"), 9).is_empty());
+        assert!(
+            repeat(&w, ENOUGH - 1, Reason::WeightNotInHostMemory, Some("CPU_REPACK"), 9).is_empty()
+        );
         let said = repeat(&w, 9, Reason::WeightNotInHostMemory, Some("CPU_REPACK"), 9);
         assert_eq!(said.len(), 1);
         for word in ["nothing", "CPU_REPACK", "-nr", "--repack 0"] {

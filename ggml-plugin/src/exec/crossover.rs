@@ -110,7 +110,11 @@ impl Store {
     /// What is known of this machine. A file that cannot be read or understood says nothing: it
     /// is measured again.
     pub fn load(&self) -> Thresholds {
-        self.path.as_deref().and_then(read).and_then(|f| f.machines.get(&self.machine).copied()).unwrap_or_default()
+        self.path
+            .as_deref()
+            .and_then(read)
+            .and_then(|f| f.machines.get(&self.machine).copied())
+            .unwrap_or_default()
     }
 
     /// Keeps one more threshold; the file is replaced whole.

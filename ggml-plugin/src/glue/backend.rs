@@ -1,7 +1,7 @@
 //! One backend instance (ggml-abi 2.3).
 #![allow(unsafe_code)]
 
-use super::plugin::Plugin;
+use super::plugin::{Plugin, Runner};
 use super::{compute, guard, reg};
 use crate::abi::{slot::backend as slot, status};
 use crate::exec::activation::Prepared;
@@ -88,6 +88,13 @@ extern "C" fn free(backend: *mut usize) {
 
 /// The end of a context is the last moment at which the host's logger surely works.
 fn finish(plugin: &Plugin) {
+    if let Some(Runner::Engine(engine)) = plugin.unit.as_ref().map(|u| &u.runner)
+        && let Some(text) = engine.outcome()
+    {
+        // Everything resident is as expected; the rest the user can do something about.
+        let level = if text.contains(';') { Level::Notice } else { Level::Info };
+        line(level, &text);
+    }
     if plugin.knobs.stats {
         for text in plugin.stats.summary() {
             // The user asked for it: hosts drop INFO, and some drop everything by now.

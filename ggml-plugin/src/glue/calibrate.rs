@@ -43,7 +43,9 @@ pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
     };
     let kept = plugin.crossovers.keep(class, rows);
     let text = match kept {
-        Ok(()) => format!("measured: with {kind} weights the NPU is faster from {rows} rows on; used from the next start"),
+        Ok(()) => format!(
+            "measured: with {kind} weights the NPU is faster from {rows} rows on; used from the next start"
+        ),
         Err(e) => format!("measured {rows} rows for {kind} weights, but could not keep it: {e}"),
     };
     line(Level::Info, &text);
