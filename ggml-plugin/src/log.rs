@@ -1,5 +1,6 @@
 //! Lines for the user: on the host's logger, or on stderr while there is none.
 
+use crate::abi::constants::level;
 use crate::abi::host::Logger;
 use std::io::Write;
 use std::sync::OnceLock;
@@ -7,9 +8,9 @@ use std::sync::OnceLock;
 /// ggml's levels (ggml-abi 2.11).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    Info = 2,
-    Warn = 3,
-    Error = 4,
+    Info = level::INFO as isize,
+    Warn = level::WARN as isize,
+    Error = level::ERROR as isize,
 }
 
 static LOGGER: OnceLock<Option<Logger>> = OnceLock::new();

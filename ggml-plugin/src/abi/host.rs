@@ -126,7 +126,7 @@ pub struct Host {
     /// Its op numbers.
     pub ops: Ops,
     /// Its layout.
-    pub generation: &'static Generation,
+    pub generation: Generation,
     /// Version and commit.
     pub version: String,
     /// It marks the nodes to compute (ggml-abi 2.6); without that every node is.
@@ -136,13 +136,15 @@ pub struct Host {
 impl Host {
     /// Probes the host, decides, resolves and checks itself.
     ///
+    /// `own` is as in [`probe::measure`]; with `adapt` an unknown layout is taken as measured.
+    ///
     /// # Errors
     /// One sentence with the host's version, the numbers found, what is supported, and the action.
-    pub fn recognise(host: &dyn Resolve) -> Result<Host, String> {
+    pub fn recognise(host: &dyn Resolve, own: usize, adapt: bool) -> Result<Host, String> {
         let version = probe::version(host);
         let refuse = |why: String| format!("{version}: {why}");
-        let probes = probe::measure(host, verdict::plausible);
-        let generation = verdict::decide(&probes).map_err(refuse)?;
+        let probes = probe::measure(host, own, |p| verdict::worth_probing(p, adapt));
+        let generation = verdict::decide(&probes, adapt).map_err(refuse)?;
         let missing = |why| {
             refuse(format!("{why}; this plugin needs a complete shared ggml; reinstall the host"))
         };
@@ -161,7 +163,7 @@ impl Host {
         Host {
             f: Functions::resolve(host).unwrap(),
             ops,
-            generation: super::SUPPORTED[1],
+            generation: **super::SUPPORTED.last().unwrap(),
             version: "ggml of a test".to_owned(),
             marks_compute: true,
         }

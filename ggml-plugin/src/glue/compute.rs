@@ -4,6 +4,7 @@
 use super::backend::Instance;
 use super::facts;
 use super::plugin::{Plugin, Runner};
+use crate::abi::constants::USAGE_WEIGHTS;
 use crate::abi::host::Object;
 use crate::abi::status;
 use crate::abi::tensor::Tensor;
@@ -13,9 +14,6 @@ use crate::log::{Level, line};
 use crate::route::{self, Dtype, Route};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Usage of a buffer that holds weights (ggml-abi 2.4).
-const USAGE_WEIGHTS: i32 = 1;
 
 /// Computes every selected node in order; a status of ggml.
 pub(super) fn graph(instance: &Instance, graph: Object) -> i32 {

@@ -8,6 +8,7 @@ mod device;
 mod entry;
 mod facts;
 mod plugin;
+mod record;
 mod reg;
 
 use crate::log::{Level, line};
