@@ -93,7 +93,9 @@ fn standin_of_an_unknown_layout_is_refused() {
         let said: Vec<_> = err.lines().collect();
         assert_eq!((logged.len(), said.len()), (1, 1), "{out}{err}");
         assert_eq!(logged[0].strip_prefix("log 4 "), Some(said[0]));
-        assert!(said[0].contains("backend table 18 slots") && said[0].contains("update the plugin"));
+        assert!(
+            said[0].contains("backend table 18 slots") && said[0].contains("update the plugin")
+        );
     }
 }
 

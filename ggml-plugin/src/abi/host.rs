@@ -29,6 +29,9 @@ macro_rules! functions {
         pub struct Functions { $($(#[$doc])* pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
 
         impl Functions {
+            /// Their names.
+            pub const SYMBOLS: &[&CStr] = &[$($symbol),*];
+
             fn resolve(host: &dyn Resolve) -> Result<Functions, String> {
                 $(
                     let f = host.symbol($symbol).ok_or_else(|| missing($symbol))?;

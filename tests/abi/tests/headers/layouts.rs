@@ -14,7 +14,8 @@ const WORD: usize = size_of::<usize>();
 /// What, ours, clang's.
 pub type Difference = (String, i64, Option<i64>);
 
-/// A field and its offset, or an empty name and the size.
+/// A field as bindgen writes it (words of Rust get an underscore) and its offset, or an empty name
+/// and the size.
 pub type Fields = Vec<(&'static str, usize)>;
 
 #[derive(Debug, Default)]
@@ -175,7 +176,7 @@ pub fn public(h: &Headers, g: &Generation) -> Vec<Difference> {
     };
     f.0.extend(fields(h, PROPS, &ours));
     const CAPS: &str = "ggml_backend_dev_caps";
-    let mut caps: Fields = layout!(CapsA: is_async = "async", host_buffer = "host_buffer",
+    let mut caps: Fields = layout!(CapsA: is_async = "async_", host_buffer = "host_buffer",
         buffer_from_host_ptr = "buffer_from_host_ptr", events = "events");
     // The fifth came within B2, into what was padding before.
     if h.offset("ggml_backend_dev_caps::mmap_support").is_some() {
