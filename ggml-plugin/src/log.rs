@@ -1,5 +1,6 @@
 //! Lines for the user: on the host's logger, or on stderr while there is none.
 
+use crate::abi::constants::level;
 use crate::abi::host::Logger;
 use crate::knobs::LogLevel;
 use std::io::Write;
@@ -11,7 +12,6 @@ pub(crate) enum Level {
     Info,
     /// What the user has to see although all is well: llama.cpp's tools drop what a backend logs
     /// as INFO (ggml-abi 4), so this goes out as WARN.
-    #[allow(dead_code)] // Until somebody has such a line.
     Notice,
     Warn,
     Error,
@@ -21,9 +21,9 @@ impl Level {
     /// ggml's number (ggml-abi 2.11).
     fn number(self) -> i32 {
         match self {
-            Level::Info => 2,
-            Level::Notice | Level::Warn => 3,
-            Level::Error => 4,
+            Level::Info => level::INFO,
+            Level::Notice | Level::Warn => level::WARN,
+            Level::Error => level::ERROR,
         }
     }
 

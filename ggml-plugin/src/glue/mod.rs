@@ -10,6 +10,7 @@ mod entry;
 mod facts;
 mod operands;
 mod plugin;
+mod record;
 mod reg;
 
 use crate::log::{Level, line};

@@ -1,6 +1,5 @@
 //! What one loaded plugin is: the host, the settings, the device, the counters, and the two
 //! records the host keeps pointers to.
-#![allow(unsafe_code)]
 
 use super::{device, reg};
 use crate::abi::host::Host;
@@ -169,8 +168,8 @@ impl Plugin {
             instances: AtomicU64::new(0),
             records: OnceLock::new(),
         }));
-        let reg = Box::leak(Box::new(reg::record(plugin))).as_ptr() as usize;
-        let device = Box::leak(Box::new(device::record(plugin, reg))).as_ptr() as usize;
+        let reg = reg::record(plugin);
+        let device = device::record(plugin, reg);
         let _ = plugin.records.set(Records { reg, device });
         plugin
     }
@@ -233,18 +232,6 @@ impl Plugin {
             simulated: self.unit.as_ref().is_some_and(|u| u.simulated),
             board: self.unit.as_ref().and_then(|u| u.meter.as_ref()).map(|m| m.read()),
         }
-    }
-
-    /// The plugin behind a context word of a record.
-    ///
-    /// # Safety
-    /// `record` is null or one of our records, `word` its context.
-    pub(super) unsafe fn of(record: *const usize, word: usize) -> Option<&'static Plugin> {
-        if record.is_null() {
-            return None;
-        }
-        // SAFETY: the context word of our records is the address of a leaked plugin.
-        unsafe { (*record.add(word) as *const Plugin).as_ref() }
     }
 }
 
