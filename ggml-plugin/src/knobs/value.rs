@@ -32,25 +32,21 @@ pub enum Bad {
     Malformed,
 }
 
-/// Reads `text` as what `knob` holds. Space around it does not count; `None` for an empty text,
+/// Reads `given` as what `knob` holds. Space around it does not count; `None` for an empty text,
 /// which is as good as unset.
 ///
 /// # Errors
 /// Why it cannot be taken as it is.
-pub fn parse(knob: &Knob, text: &OsStr) -> Result<Option<Value>, Bad> {
+pub fn parse(knob: &Knob, given: &OsStr) -> Result<Option<Value>, Bad> {
     if knob.kind == Kind::Presence {
         return Ok(Some(Value::Flag(true)));
     }
     // What is not UTF-8 is no number and no word, and stays so.
-    let lossy = text.to_string_lossy();
-    let word = lossy.trim();
-    if word.is_empty() {
+    let text = given.to_string_lossy();
+    let text = text.trim();
+    if text.is_empty() {
         return Ok(None);
     }
-    if knob.kind == Kind::Path {
-        return Ok(Some(Value::Path(PathBuf::from(text))));
-    }
-    let text = word;
     match knob.kind {
         Kind::Int { min, max } => int(text, min, max),
         Kind::IntOr { word, .. } if text.eq_ignore_ascii_case(word) => Ok(Value::Word(word)),
@@ -65,7 +61,8 @@ pub fn parse(knob: &Knob, text: &OsStr) -> Result<Option<Value>, Bad> {
         },
         Kind::Cores => cores(text).ok_or(Bad::Malformed),
         Kind::Name => Ok(Value::Name(text.to_owned())),
-        Kind::Presence | Kind::Path => Err(Bad::Malformed),
+        Kind::Path => Ok(Value::Path(PathBuf::from(given))),
+        Kind::Presence => Ok(Value::Flag(true)),
     }
     .map(Some)
 }

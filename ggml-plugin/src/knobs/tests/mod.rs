@@ -1,3 +1,6 @@
+mod docs;
+mod file;
+
 use super::suggest;
 use super::value::{Bad, parse};
 use super::*;
