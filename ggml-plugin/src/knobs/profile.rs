@@ -40,8 +40,7 @@ pub(super) fn models(words: &[OsString]) -> Vec<String> {
             let text = text.to_ascii_lowercase();
             text.ends_with(".gguf") || text.ends_with(".bin")
         };
-        let parts: Vec<&str> = text.split(',').collect();
-        for part in parts.iter().copied().chain([text.as_ref()]) {
+        for part in text.split(',') {
             if (is_model || ends(part))
                 && let Some(name) = Path::new(part).file_name()
             {

@@ -1,3 +1,6 @@
+mod docs;
+mod file;
+
 use super::suggest;
 use super::value::{Bad, parse};
 use super::*;
@@ -77,7 +80,8 @@ fn numbers() {
     let threads = |k: &Knobs| k.n_threads as u64;
     let decode = |k: &Knobs| k.dequant_threads.map_or(0, |n| n as u64);
     type Field<'a> = &'a dyn Fn(&Knobs) -> u64;
-    let rows: &[(&str, Field<'_>, &[(&str, u64, bool)])] = &[
+    type Row<'a> = (&'a str, Field<'a>, &'a [(&'a str, u64, bool)]);
+    let rows: &[Row<'_>] = &[
         (
             "ROCKET_MIN_M",
             &min_m,
