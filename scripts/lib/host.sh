@@ -168,6 +168,8 @@ host_whisper_make() {
     with_lock whisper-programs sdist pywhispercpp "$WHISPER_PROGRAMS" "$programs" "$2" || return 1
     rm -rf "$src/examples" "$src/bindings"
     cp -a "$programs/whisper.cpp/examples" "$programs/whisper.cpp/bindings" "$src/" || return 1
+    # The one name in them that ggml 0.9 does not have, in lists of types that cannot be quantized to.
+    sed -i '/case GGML_\(FTYPE_MOSTLY\|TYPE\)_Q1_0:/d' "$src/examples/common-ggml.cpp" || return 1
   fi
   host_cmake "$src" "$tmp/build" -DWHISPER_BUILD_TESTS=OFF -DWHISPER_BUILD_SERVER=OFF || return 1
   quietly "$tmp/ninja.log" "whisper.cpp" nice ninja -C "$tmp/build" whisper-cli whisper-quantize ggml-cpu || return 1
