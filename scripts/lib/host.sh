@@ -124,6 +124,7 @@ host_source_make() {
   sdist llama-cpp-python "$SOURCE_VERSION" "$tmp/src" "$2" || return 1
   # LLAMA_USE_PREBUILT_UI=OFF: its default fetches a web page while building.
   host_cmake "$tmp/src/vendor/llama.cpp" "$tmp/build" -DCMAKE_UNITY_BUILD=ON \
+    -DCMAKE_PROJECT_llama.cpp_INCLUDE="$REPO/scripts/lib/llama.cmake" \
     -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=ON || return 1
   # An interrupted build goes on where it stopped.
