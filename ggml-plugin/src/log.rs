@@ -127,8 +127,9 @@ fn destinations<L>(
 
 /// One line on stderr, whatever the host does with its log.
 pub(crate) fn stderr(text: &str) {
-    // A closed stderr is not our problem, and must not become a panic.
-    let _ = writeln!(std::io::stderr().lock(), "{}", prefixed(text));
+    // In one write, so that a host's logging thread cannot come between text and newline. A closed
+    // stderr is not our problem, and must not become a panic.
+    let _ = std::io::stderr().lock().write_all(format!("{}\n", prefixed(text)).as_bytes());
 }
 
 fn prefixed(text: &str) -> String {

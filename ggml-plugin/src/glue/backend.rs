@@ -1,7 +1,7 @@
 //! One backend instance (ggml-abi 2.3).
 #![allow(unsafe_code)]
 
-use super::plugin::{Plugin, Runner};
+use super::plugin::Plugin;
 use super::{compute, guard, record, reg};
 use crate::abi::{BackendTable, status};
 use crate::exec::activation::Prepared;
@@ -85,9 +85,8 @@ extern "C" fn free(backend: *mut usize) {
 
 /// The end of a context is the last moment at which the host's logger surely works.
 fn finish(plugin: &Plugin) {
-    if let Some(Runner::Engine(engine)) = plugin.unit.as_ref().map(|u| &u.runner)
-        && let Some(text) = engine.outcome()
-    {
+    let engine = plugin.unit.as_ref().and_then(|u| u.runner.engine());
+    if let Some(text) = engine.and_then(|e| e.outcome()) {
         // Everything resident is as expected; the rest the user can do something about.
         let level = if text.contains(';') { Level::Notice } else { Level::Info };
         line(level, &text);

@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 use super::backend::Instance;
-use super::plugin::Runner;
 use super::{compute, operands};
 use crate::abi::tensor::Tensor;
 use crate::exec::crossover::{Class, ROWS, Timing, crossover};
@@ -53,7 +52,7 @@ pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
 
 /// Both sides on the first `rows` rows, the better of two tries each.
 fn time(instance: &Instance, node: &Tensor, rows: usize, n: usize) -> Option<Timing> {
-    let Runner::Engine(engine) = &instance.plugin.unit.as_ref()?.runner else { return None };
+    let engine = instance.plugin.unit.as_ref()?.runner.engine()?;
     let mut activation = copy(node.source(1)?);
     activation.ne = [activation.ne[0], rows as i64, 1, 1];
     let mut out = vec![0f32; rows * n];
@@ -72,7 +71,7 @@ fn time(instance: &Instance, node: &Tensor, rows: usize, n: usize) -> Option<Tim
         for operands in operands::of(instance, &part, "calibration", route).ok()? {
             let mut scratch = instance.scratch.lock().unwrap_or_else(PoisonError::into_inner);
             let means = Means {
-                engine: &**engine,
+                engine,
                 verify: &instance.plugin.verify,
                 threads: instance.plugin.threads,
                 scratch: &mut scratch,

@@ -26,6 +26,17 @@ pub(super) enum Runner {
     HostCpu,
 }
 
+impl Runner {
+    /// The NPU, if this is one.
+    pub(super) fn engine(&self) -> Option<&dyn Engine> {
+        match self {
+            Runner::Engine(engine) => Some(&**engine),
+            #[cfg(feature = "test-engine")]
+            Runner::HostCpu => None,
+        }
+    }
+}
+
 /// A device that is offered to the host.
 #[derive(Debug)]
 pub(super) struct Unit {
@@ -191,7 +202,7 @@ impl Plugin {
 
     /// An instance is freed: the weights that no other one used leave the NPU.
     pub(super) fn leave(&self, instance: u64) {
-        if let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner) {
+        if let Some(engine) = self.unit.as_ref().and_then(|u| u.runner.engine()) {
             engine.release(instance);
         }
     }

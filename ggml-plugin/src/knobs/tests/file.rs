@@ -81,13 +81,13 @@ settings:
   stats: True
   log_level: debug
   report: /tmp/x.json
-  wait_ms: ~
+  min_m_quant: ~
   device: sim
 ";
     let k = file(&[], &[], text);
     assert_eq!(k.warnings, [""; 0]);
     assert_eq!(k.notes, ["settings from /f.yaml"]);
-    assert_eq!((k.min_m, k.n_threads, k.wait_ms), (40, 3, 8000));
+    assert_eq!((k.min_m, k.n_threads), (40, 3));
     assert_eq!(k.affinity, Affinity::Cores(vec![4, 5, 6, 7]));
     assert_eq!((k.f16_resident, k.quant_resident), (Residency::Off, Residency::Auto));
     assert_eq!((k.verify, k.stats, k.log_level), (Verify::On, true, LogLevel::Debug));
@@ -97,9 +97,9 @@ settings:
 #[test]
 fn the_environment_wins_over_a_profile_over_settings() {
     let text = "
-settings: {min_m: 40, n_threads: 2, wait_ms: 1000, dequant_threads: 2}
+settings: {min_m: 40, n_threads: 2, min_m_quant: 1000, dequant_threads: 2}
 profiles:
-  - {name: other, settings: {min_m: 99, wait_ms: 9999}}
+  - {name: other, settings: {min_m: 99, min_m_quant: 9999}}
   - {name: mine, settings: {min_m: 60, n_threads: 4, dequant_threads: 4}}
   - {model: 'a*.gguf', settings: {min_m: 50, n_threads: 3}}
   - {model: '*.GGUF', settings: {n_threads: 6, dequant_threads: 6}}
@@ -107,7 +107,7 @@ profiles:
     let of = |vars: &[(&str, &str)], words: &[&str]| {
         let k = file(vars, words, text);
         assert_eq!(k.warnings, [""; 0]);
-        (k.min_m, k.n_threads, k.wait_ms, k.dequant_threads, k.notes[0].clone())
+        (k.min_m, k.n_threads, k.min_m_quant, k.dequant_threads, k.notes[0].clone())
     };
     let words = ["tool", "-m", "/m/a-Q4_K.gguf"];
     let from = "settings from /f.yaml".to_owned();
@@ -118,9 +118,9 @@ profiles:
     let mine = ("ROCKET_PROFILE", "mine");
     let by_name = format!("{from}, profile mine, {both}");
     assert_eq!(of(&[mine], &words), (60, 4, 1000, Some(4), by_name), "the named one over those");
-    let own = [mine, ("ROCKET_MIN_M", "70"), ("ROCKET_WAIT_MS", ""), ("ROCKET_N_THREADS", "x")];
+    let own = [mine, ("ROCKET_MIN_M", "70"), ("ROCKET_MIN_M_QUANT", ""), ("ROCKET_N_THREADS", "x")];
     let k = file(&own, &words, text);
-    assert_eq!((k.min_m, k.wait_ms), (70, 1000), "an empty variable says nothing");
+    assert_eq!((k.min_m, k.min_m_quant), (70, 1000), "an empty variable says nothing");
     assert_eq!((k.n_threads, k.warnings.len()), (5, 1), "a malformed one means the default");
 }
 
