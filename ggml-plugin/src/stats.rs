@@ -47,7 +47,9 @@ pub struct Op {
     pub k: usize,
     /// Columns.
     pub n: usize,
-    /// `m * k * n`, from the host's tensors.
+    /// Products of that shape.
+    pub slices: usize,
+    /// `m * k * n * slices`, from the host's tensors.
     pub macs_expected: u64,
     /// What the engine says it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -106,7 +108,7 @@ impl Stats {
 
     /// An op ran on the NPU, or, with a redo reason, on the CPU after all.
     pub fn computed(&self, name: &str, route: Route, done: Result<OpRecord, Redo>) {
-        let Route::Fp16 { m, k, n } = route else { return };
+        let Route::Fp16 { m, k, n, slices } = route else { return };
         let mut c = lock(&self.computed);
         c.total += 1;
         let ran = if done.is_ok() { route.name() } else { "cpu" };
@@ -122,7 +124,7 @@ impl Stats {
             c.ops_dropped += 1;
             return;
         }
-        let macs_expected = [m, k, n].iter().fold(1u64, |p, &x| p.saturating_mul(x as u64));
+        let macs_expected = route.macs();
         c.ops.push(Op {
             name: name.to_owned(),
             route: ran,
@@ -130,6 +132,7 @@ impl Stats {
             m,
             k,
             n,
+            slices,
             macs_expected,
             engine: done.ok(),
         });
@@ -227,7 +230,7 @@ impl Stats {
 mod tests {
     use super::*;
 
-    const ROUTE: Route = Route::Fp16 { m: 128, k: 64, n: 96 };
+    const ROUTE: Route = Route::Fp16 { m: 128, k: 64, n: 96, slices: 1 };
 
     #[test]
     fn silent_until_something_is_computed() {
@@ -252,7 +255,7 @@ mod tests {
         }
         let record = OpRecord { macs: 1_000_000, ..OpRecord::default() };
         s.computed("a", ROUTE, Ok(record));
-        s.computed("b", ROUTE, Err(Redo::WeightOverflow));
+        s.computed("b", ROUTE, Err(Redo::ResultOverflow));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         s.write_report(&path, &Subject::default()).unwrap();
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!(v["ops"].as_array().unwrap().len(), 2);
         assert_eq!(v["ops"][0]["macs_expected"], 128 * 64 * 96);
         assert_eq!(v["ops"][0]["engine"]["macs"], 1_000_000);
-        assert_eq!(v["ops"][1]["redo"], "weight_overflow");
+        assert_eq!(v["ops"][1]["redo"], "result_overflow");
         assert_eq!(v["reasons"][0]["reason"], "too_few_rows");
         assert_eq!(v["reasons"][0]["seen"], 3);
         assert_eq!(v["routes"]["fp16"], 1);

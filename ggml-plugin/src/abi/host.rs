@@ -5,6 +5,7 @@ use super::ops::Ops;
 use super::symbols::Resolve;
 use super::tensor::Tensor;
 use super::{Generation, probe, selfcheck, verdict};
+use crate::route::{Block, Dtype};
 use std::ffi::{CStr, CString, c_char, c_void};
 
 /// An object of the host that is only passed around.
@@ -21,6 +22,32 @@ pub struct InitParams {
     /// Tensors get no data.
     pub no_alloc: bool,
 }
+
+/// Decodes `count` elements of a row to F32.
+pub type ToFloat = unsafe extern "C" fn(*const c_void, *mut f32, i64);
+
+/// `struct ggml_type_traits` (ggml-abi 2.8).
+#[repr(C)]
+#[derive(Debug)]
+pub struct TypeTraits {
+    /// Name.
+    pub type_name: *const c_char,
+    /// Elements of a block.
+    pub blck_size: i64,
+    /// Of interleaved blocks, unused.
+    pub blck_size_interleave: i64,
+    /// Bytes of a block.
+    pub type_size: usize,
+    /// Not a plain float or integer.
+    pub is_quantized: bool,
+    /// The values the CPU backend decodes.
+    pub to_float: Option<ToFloat>,
+    /// Its inverse, not used here.
+    pub from_float_ref: usize,
+}
+
+const _: () = assert!(size_of::<TypeTraits>() == 56);
+const _: () = assert!(std::mem::offset_of!(TypeTraits, to_float) == 40);
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal: fn($($arg:ty),*) $(-> $ret:ty)?;)*) => {
@@ -96,6 +123,10 @@ functions! {
     type_size = c"ggml_type_size": fn(i32) -> usize;
     /// Elements of a block of a type.
     blck_size = c"ggml_blck_size": fn(i32) -> i64;
+    /// How a type is stored and decoded.
+    type_traits = c"ggml_get_type_traits": fn(i32) -> *const TypeTraits;
+    /// Name of a buffer type.
+    buft_name = c"ggml_backend_buft_name": fn(Object) -> *const c_char;
 }
 
 type LogFn = unsafe extern "C" fn(i32, *const c_char, ...);
@@ -119,6 +150,15 @@ impl Logger {
         // SAFETY: the message is an argument, never the format.
         unsafe { (self.0)(level, c"%s".as_ptr(), text.as_ptr()) }
     }
+}
+
+/// How the host stores a type.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its blocks.
+    pub block: Block,
+    /// Its decoder; F32 needs none.
+    pub to_float: Option<ToFloat>,
 }
 
 /// A host whose layout is known: what the rest of the plugin works with.
@@ -169,6 +209,35 @@ impl Host {
             generation: **super::SUPPORTED.last().unwrap(),
             version: "ggml of a test".to_owned(),
             marks_compute: true,
+        }
+    }
+
+    /// How the host stores a type, and its decoder. `None` for types this version does not know
+    /// (their number may be beyond the host's table), that the host cannot decode, or whose blocks
+    /// are not those of the file format.
+    pub fn format(&self, dtype: Dtype) -> Option<Format> {
+        if !dtype.is_known() {
+            return None;
+        }
+        // SAFETY: the number came with a tensor of this host, so it is in its table, which is
+        // static.
+        let t = unsafe { (self.f.type_traits)(dtype.0).as_ref() }?;
+        let elements = usize::try_from(t.blck_size).ok().filter(|&n| n > 0)?;
+        let block = Block { elements, bytes: t.type_size };
+        let agrees = dtype.block().is_none_or(|ours| ours == block) && block.bytes > 0;
+        let decodes = dtype == Dtype::F32 || t.to_float.is_some();
+        (agrees && decodes).then_some(Format { block, to_float: t.to_float })
+    }
+
+    /// Name of the type of a tensor's buffer, as in `CPU_REPACK`.
+    pub fn buffer_name(&self, tensor: &Tensor) -> Option<String> {
+        if tensor.buffer.is_null() {
+            return None;
+        }
+        // SAFETY: a live buffer of the host, whose type outlives it and has a static name.
+        unsafe {
+            let name = (self.f.buft_name)((self.f.buffer_get_type)(tensor.buffer));
+            (!name.is_null()).then(|| CStr::from_ptr(name).to_string_lossy().into_owned())
         }
     }
 

@@ -1,7 +1,7 @@
 //! `struct ggml_tensor`, 336 bytes in every generation (ggml-abi 2.6), read and never written.
 #![allow(unsafe_code)]
 
-use crate::route::{Dtype, TensorFacts};
+use crate::route::{Block, Dtype, TensorFacts};
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
 
@@ -87,9 +87,9 @@ impl Tensor {
             .unwrap_or_default()
     }
 
-    /// What the routing rules need to know of it.
-    pub fn facts(&self) -> TensorFacts {
-        TensorFacts { dtype: Dtype(self.dtype), ne: self.ne, nb: self.nb }
+    /// What the routing rules need to know of it; `block` is how the host stores its type.
+    pub fn facts(&self, block: Option<Block>) -> TensorFacts {
+        TensorFacts { dtype: Dtype(self.dtype), block, ne: self.ne, nb: self.nb }
     }
 
     /// The elements as a slice; `None` when unallocated, misaligned or not of `bytes` size.
@@ -130,9 +130,7 @@ pub unsafe trait Plain: Copy {}
 // SAFETY: every 32-bit pattern is an f32.
 unsafe impl Plain for f32 {}
 // SAFETY: plain data of its size.
-unsafe impl Plain for u16 {}
-// SAFETY: f16 wraps a u16 transparently.
-unsafe impl Plain for half::f16 {}
+unsafe impl Plain for u8 {}
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -2,38 +2,37 @@
 
 use super::meter::Reading;
 use super::npu::NpuEngine;
+use super::residency;
+use super::weight::{Columns, Weight};
 use crate::board::Found;
-use crate::knobs::Knobs;
+use crate::knobs::{Affinity, Knobs};
+use crate::route::Dtype;
 use half::f16;
 use rocket_runtime::Error;
 use rocket_runtime::matmul::Options;
 use serde::Serialize;
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
-
-/// A stored weight: `n` rows of `k` elements.
-#[derive(Debug, Clone, Copy)]
-pub enum Weight<'a> {
-    /// As the NPU takes it.
-    F16(&'a [f16]),
-    /// Checked to convert to F16 without overflow or loss of its small rows.
-    F32(&'a [f32]),
-}
 
 /// Identity of a weight that stays where it is: it lies in a buffer the host marked as weights
 /// and is no copy of the scheduler's (those share a few addresses). Names are no identity:
 /// whisper.cpp's weights have none. An address can be reused after a model is unloaded, hence the
-/// sample of the contents.
+/// hash of the contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WeightKey {
-    /// Address of the first element.
-    pub data: usize,
-    /// Bytes.
-    pub bytes: usize,
-    /// Base of the buffer around it.
+    /// The buffer object around it.
     pub buffer: usize,
-    /// Hash of evenly spread words of the contents.
-    pub sample: u64,
+    /// First byte of that buffer.
+    pub base: usize,
+    /// Offset of the first element in the buffer.
+    pub offset: usize,
+    /// Type number.
+    pub dtype: Dtype,
+    /// Rows and elements of a row.
+    pub shape: [usize; 2],
+    /// Hash of the contents, see [`super::identity`].
+    pub hash: u64,
 }
 
 /// One product: `out[m][n] = sum over k of activation[m][k] * weight[n][k]`. All operands are
@@ -44,21 +43,27 @@ pub struct MatMul<'a> {
     pub name: &'a str,
     /// Rows of activation and result.
     pub m: usize,
-    /// Inner dimension: any, the engine pads.
-    pub k: usize,
-    /// Rows of the weight, columns of the result: any, the engine pads.
-    pub n: usize,
-    /// `n` rows of `k`.
+    /// The weight, whose K and N are the product's: any, the engine pads.
     pub weight: Weight<'a>,
     /// Set when the weight may be kept resident.
     pub key: Option<WeightKey>,
-    /// `m` rows of `k`, all finite.
-    pub activation: &'a [f32],
-    /// A power of two for each row of the activation, at least its largest magnitude: convert
-    /// `activation / scale` to F16 (see [`super::scale::to_f16`]), multiply the result row by it.
+    /// The context that asks: what it alone uses goes when it ends.
+    pub owner: u64,
+    /// `m` rows of `k`, each divided by its scale: magnitudes at most 1.
+    pub activation: &'a [f16],
+    /// A power of two for each row: the result row is multiplied by it.
     pub scales: &'a [f32],
     /// `m` rows of `n`; every element is written.
     pub out: &'a mut [f32],
+}
+
+/// What an engine hands back with the result.
+#[derive(Debug, Default)]
+pub struct Done {
+    /// For reports.
+    pub record: OpRecord,
+    /// What the caller still has to do to the columns of the result.
+    pub columns: Arc<Columns>,
 }
 
 /// What an engine did for one op, for reports.
@@ -78,9 +83,29 @@ pub struct OpRecord {
     pub resident: bool,
     /// Groups of jobs run again because one was lost.
     pub retries: u64,
+    /// Bytes of weights that were decoded and packed for it.
+    pub packed_bytes: u64,
     /// What the board says it executed for this op, where it can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub board: Option<Reading>,
+}
+
+impl OpRecord {
+    /// Adds another slice of the same op.
+    pub fn add(&mut self, o: &OpRecord) {
+        self.macs += o.macs;
+        self.padding_macs += o.padding_macs;
+        self.submits += o.submits;
+        self.jobs += o.jobs;
+        self.tasks += o.tasks;
+        self.resident &= o.resident;
+        self.retries += o.retries;
+        self.packed_bytes += o.packed_bytes;
+        self.board = match (self.board, o.board) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
 }
 
 /// Something that multiplies. Several threads may call it at once (ggml-abi 6.4).
@@ -92,7 +117,7 @@ pub trait Engine: Send + Sync + Debug {
     ///
     /// # Errors
     /// The op is then redone on the CPU; `out` may hold anything.
-    fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord, Error>;
+    fn mul_mat(&self, job: MatMul<'_>) -> Result<Done, Error>;
 
     /// Whether it still takes products. Once it does not, it never does again in this process:
     /// the answer decides where the scheduler puts ops.
@@ -100,13 +125,36 @@ pub trait Engine: Send + Sync + Debug {
         true
     }
 
-    /// Gives resident weights back: no context is left that could use them.
-    fn release(&self) {}
+    /// Gives it up for good: its results are wrong.
+    fn distrust(&self) {}
+
+    /// A context has ended: gives back what no other one uses.
+    fn release(&self, _owner: u64) {}
+
+    /// What stays resident and why not more, since this was last asked; `None` when that says
+    /// nothing new.
+    fn outcome(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The engine that drives what was found.
 pub fn open(found: &Found, knobs: &Knobs) -> Arc<dyn Engine> {
-    let options =
-        Options { workers: knobs.n_threads, budget: knobs.cache_bytes, drain_on_signals: true };
-    Arc::new(NpuEngine::new(found.board.clone(), options, found.meter.clone()))
+    let options = Options {
+        workers: knobs.n_threads,
+        drain_on_signals: true,
+        cores: cores(knobs),
+        ..Options::default()
+    };
+    let rules = residency::Rules::of(knobs);
+    Arc::new(NpuEngine::new(found.board.clone(), options, rules, found.meter.clone()))
+}
+
+/// The CPUs that workers run on; `None` for any.
+pub fn cores(knobs: &Knobs) -> Option<Vec<usize>> {
+    match &knobs.affinity {
+        Affinity::Auto => rocket_runtime::board::big_cores(Path::new("/")),
+        Affinity::Off => None,
+        Affinity::Cores(cores) => Some(cores.clone()),
+    }
 }

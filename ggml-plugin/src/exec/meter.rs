@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::fmt::Debug;
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 
 /// Counts of executed work, from the registers of the programs that ran.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -32,6 +32,21 @@ impl Sub for Reading {
             submits: self.submits - earlier.submits,
             dma_bytes: self.dma_bytes - earlier.dma_bytes,
             modelled_core_ns: self.modelled_core_ns - earlier.modelled_core_ns,
+        }
+    }
+}
+
+impl Add for Reading {
+    type Output = Reading;
+
+    fn add(self, o: Reading) -> Reading {
+        Reading {
+            macs: self.macs + o.macs,
+            tasks: self.tasks + o.tasks,
+            jobs: self.jobs + o.jobs,
+            submits: self.submits + o.submits,
+            dma_bytes: self.dma_bytes + o.dma_bytes,
+            modelled_core_ns: self.modelled_core_ns + o.modelled_core_ns,
         }
     }
 }

@@ -1,16 +1,23 @@
 //! Running what the routing rules accepted. The NPU is behind [`Engine`]; whatever it cannot do
 //! correctly is redone by the host's own CPU backend, so that the result is exactly the CPU's.
 
+pub mod activation;
 pub mod cpu;
+pub mod crossover;
 pub mod engine;
+pub mod identity;
 pub mod meter;
 pub mod mul_mat;
 pub mod npu;
+pub mod pressure;
 pub mod redo;
+pub mod residency;
 pub mod scale;
 #[cfg(any(test, feature = "test-engine"))]
 pub mod test_engine;
+pub mod verify;
+pub mod weight;
 
-pub use engine::{Engine, MatMul, OpRecord, Weight, WeightKey};
+pub use engine::{Done, Engine, MatMul, OpRecord, WeightKey};
 pub use meter::{Meter, Reading};
 pub use redo::Redo;

@@ -1,94 +1,87 @@
 //! One product from accepted op to trusted result: everything that could make the NPU's answer
 //! differ from a correct one is looked at before or after, and named.
 
-use super::{Engine, MatMul, OpRecord, Redo, Weight, WeightKey, scale};
+use super::activation::{Activation, Prepared};
+use super::verify::Verify;
+use super::weight::Weight;
+use super::{Engine, MatMul, OpRecord, Redo, WeightKey, scale};
 use rocket_runtime::Error;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, PoisonError};
 
 /// The operands of one product, as the host holds them.
 #[derive(Debug)]
 pub struct Operands<'a> {
     /// Name of the result.
     pub name: &'a str,
-    /// Rows, inner dimension, columns.
-    pub shape: [usize; 3],
-    /// `n` rows of `k`.
+    /// The weight.
     pub weight: Weight<'a>,
     /// Set when the weight stays where it is.
     pub key: Option<WeightKey>,
-    /// `m` rows of `k`.
-    pub activation: &'a [f32],
-    /// `m` rows of `n`.
+    /// The context that asks.
+    pub owner: u64,
+    /// As many rows as the result has, of the weight's K.
+    pub activation: Activation<'a>,
+    /// A row of the weight's N for each of the activation's.
     pub out: &'a mut [f32],
 }
 
-/// What was found of each weight, so that a model is looked through once and not for every batch.
-#[derive(Debug, Default)]
-pub struct Checked(Mutex<HashMap<WeightKey, Result<(), Redo>>>);
-
-impl Checked {
-    fn weight(&self, weight: Weight<'_>, key: Option<WeightKey>, k: usize) -> Result<(), Redo> {
-        let map = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = key.and_then(|key| map().get(&key).copied()) {
-            return known;
-        }
-        let verdict = scale::check_weight(weight, k);
-        if let Some(key) = key {
-            map().insert(key, verdict);
-        }
-        verdict
-    }
-
-    /// Forgets everything: the addresses may belong to another model next.
-    pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
-}
-
-/// The scales of the activation, once every operand is known to fit.
-///
-/// # Errors
-/// Why the op belongs on the CPU.
-pub fn prepare(op: &Operands<'_>, checked: &Checked) -> Result<Vec<f32>, Redo> {
-    let [_, k, _] = op.shape;
-    checked.weight(op.weight, op.key, k)?;
-    scale::row_scales(op.activation, k)
+/// What runs a product besides its operands.
+#[derive(Debug)]
+pub struct Means<'a> {
+    /// The NPU.
+    pub engine: &'a dyn Engine,
+    /// Whose result is compared, and what was.
+    pub verify: &'a Verify,
+    /// Threads for the conversion of activations.
+    pub threads: usize,
+    /// Memory for it, kept between calls.
+    pub scratch: &'a mut Prepared,
 }
 
 /// Runs one product.
 ///
 /// # Errors
 /// Why the CPU has to do it, with the engine's error if that was the reason.
-pub fn run(
-    engine: &dyn Engine,
-    op: Operands<'_>,
-    checked: &Checked,
-) -> Result<OpRecord, (Redo, Option<Error>)> {
-    let scales = prepare(&op, checked).map_err(|r| (r, None))?;
-    let [m, k, n] = op.shape;
+pub fn run(means: Means<'_>, op: Operands<'_>) -> Result<OpRecord, (Redo, Option<Error>)> {
+    let Means { engine, verify, threads, scratch } = means;
+    let refuse = |redo| (redo, None);
+    scratch.fill(&op.activation, threads).map_err(refuse)?;
+    let (m, n) = (op.activation.len(), op.weight.n());
     let job = MatMul {
         name: op.name,
         m,
-        k,
-        n,
         weight: op.weight,
         key: op.key,
-        activation: op.activation,
-        scales: &scales,
+        owner: op.owner,
+        activation: &scratch.rows,
+        scales: &scratch.scales,
         out: &mut *op.out,
     };
-    let record = catch_unwind(AssertUnwindSafe(|| engine.mul_mat(job)))
-        .map_err(|_| (Redo::EnginePanic, None))?
+    let done = catch_unwind(AssertUnwindSafe(|| engine.mul_mat(job)))
+        .map_err(|_| refuse(Redo::EnginePanic))?
         .map_err(|e| (Redo::EngineError, Some(e)))?;
-    scale::check_result(op.out, n, &scales).map_err(|r| (r, None))?;
-    Ok(record)
+    if !done.columns.fit() {
+        return Err(refuse(Redo::WeightNotFinite));
+    }
+    scale::check_result(op.out, n, &scratch.scales).map_err(refuse)?;
+    done.columns.apply(op.out, n);
+    if let Err(why) = verify.check(&op.weight, op.key.map(|k| k.dtype), scratch, op.out) {
+        tracing::error!(
+            "{}: {why}; the NPU's results cannot be trusted, so it is left alone until this \
+             process ends, and everything is computed on the CPU",
+            op.name
+        );
+        engine.distrust();
+        return Err(refuse(Redo::Mismatch));
+    }
+    Ok(done.record)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::Done;
+    use crate::exec::verify::Mode;
 
     /// Multiplies as told, then does what the test wants.
     #[derive(Debug)]
@@ -101,22 +94,28 @@ mod tests {
     }
 
     impl Engine for Fake {
-        fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord, Error> {
-            assert_eq!(job.scales.len(), job.m);
-            let Weight::F32(w) = job.weight else { panic!("the test sends F32") };
+        fn mul_mat(&self, job: MatMul<'_>) -> Result<Done, Error> {
+            assert_eq!((job.scales.len(), job.activation.len()), (job.m, job.m * job.weight.k()));
+            let (n, k) = (job.weight.n(), job.weight.k());
+            let mut w = vec![0f32; k];
             for (i, o) in job.out.iter_mut().enumerate() {
-                let (row, col) = (i / job.n, i % job.n);
-                *o = (0..job.k).map(|k| job.activation[row * job.k + k] * w[col * job.k + k]).sum();
+                let (row, col) = (i / n, i % n);
+                job.weight.decode_row(col, &mut w);
+                let a = &job.activation[row * k..][..k];
+                let sum: f32 = a.iter().zip(&w).map(|(a, w)| a.to_f32() * w).sum();
+                *o = sum * job.scales[row];
             }
+            let done =
+                Done { record: OpRecord { macs: 8, ..OpRecord::default() }, ..Done::default() };
             match self {
-                Fake::Works => Ok(OpRecord { macs: 8, ..OpRecord::default() }),
+                Fake::Works => Ok(done),
                 Fake::Saturates => {
                     job.out[0] = scale::F16_MAX * job.scales[0];
-                    Ok(OpRecord::default())
+                    Ok(done)
                 }
                 Fake::WritesNan => {
                     job.out[3] = f32::NAN;
-                    Ok(OpRecord::default())
+                    Ok(done)
                 }
                 Fake::Fails => Err(Error::Timeout { waited_ms: 1, doing: "test".into() }),
                 Fake::Panics => panic!("on purpose"),
@@ -128,13 +127,15 @@ mod tests {
         let mut out = [0.0; 4];
         let op = Operands {
             name: "t",
-            shape: [2, 2, 2],
-            weight: Weight::F32(w),
+            weight: Weight::of_f32(w, 2, 2),
             key: None,
-            activation: a,
+            owner: 0,
+            activation: Activation::new(a, 2, [2, 1, 1], [2, 0, 0]).unwrap(),
             out: &mut out,
         };
-        let r = run(engine, op, &Checked::default()).map_err(|(r, _)| r);
+        let verify = Verify::new(Mode::Off);
+        let scratch = &mut Prepared::default();
+        let r = run(Means { engine, verify: &verify, threads: 1, scratch }, op).map_err(|(r, _)| r);
         (r, out)
     }
 
@@ -154,22 +155,5 @@ mod tests {
         // Bad operands never reach the engine.
         let nan = [1.0, f32::NAN, 0.0, 0.0];
         assert_eq!(go(&Fake::Panics, &nan, &w).0, Err(Redo::ActivationNotFinite));
-        assert_eq!(go(&Fake::Panics, &a, &nan).0, Err(Redo::WeightNotFinite));
-        assert_eq!(go(&Fake::Panics, &a, &[1e5, 0.0, 0.0, 1.0]).0, Err(Redo::WeightOverflow));
-    }
-
-    #[test]
-    fn a_weight_is_looked_through_once_if_it_can_be_recognised() {
-        let checked = Checked::default();
-        let key = WeightKey { data: 1, bytes: 8, buffer: 0, sample: 3 };
-        let (good, bad) = ([1.0f32, 2.0], [f32::NAN, 1.0]);
-        assert_eq!(checked.weight(Weight::F32(&good), Some(key), 2), Ok(()));
-        assert_eq!(checked.weight(Weight::F32(&bad), Some(key), 2), Ok(()));
-        checked.clear();
-        assert_eq!(checked.weight(Weight::F32(&bad), Some(key), 2), Err(Redo::WeightNotFinite));
-        assert_eq!(checked.weight(Weight::F32(&good), Some(key), 2), Err(Redo::WeightNotFinite));
-        let other = WeightKey { sample: 4, ..key };
-        assert!(checked.weight(Weight::F32(&bad), Some(other), 2).is_err());
-        assert!(checked.weight(Weight::F32(&bad), None, 2).is_err());
     }
 }

@@ -1,16 +1,17 @@
 //! The [`Engine`] that drives an NPU through the runtime's GEMM.
 
-use super::{Engine, MatMul, Meter, OpRecord, Weight, WeightKey, scale};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
+use super::pressure::Pressure;
+use super::residency::{Held, Packed, Residency, Rules};
+use super::weight::{Columns, Source};
+use super::{Done, Engine, MatMul, Meter, OpRecord};
 use rocket_runtime::device::Board;
 use rocket_runtime::layout::pack::Matrix;
-use rocket_runtime::matmul::{Npu, Operand, Options, Resident, Rows, Weights};
+use rocket_runtime::matmul::{Npu, Operand, Options};
 use rocket_runtime::plan::Summation;
 use rocket_runtime::{Error, Result};
-use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Ops in a row that may fail before the NPU is given up for this process: the CPU redoes each.
@@ -24,8 +25,7 @@ pub struct NpuEngine {
     board: Arc<dyn Board>,
     options: Options,
     npu: OnceLock<Npu>,
-    /// What is resident. A weight that finds no room is streamed, and tried again at its next use.
-    weights: Mutex<HashMap<WeightKey, Arc<Resident>>>,
+    residency: Residency,
     /// Failures in a row.
     failures: AtomicU32,
     given_up: AtomicBool,
@@ -39,13 +39,15 @@ impl NpuEngine {
     pub fn new(
         board: Arc<dyn Board>,
         options: Options,
+        rules: Rules,
         meter: Option<Arc<dyn Meter>>,
     ) -> NpuEngine {
+        let pressure = Pressure::new(Path::new("/"), rules.reserve);
         NpuEngine {
             board,
-            options,
+            options: Options { budget: rules.total, ..options },
             npu: OnceLock::new(),
-            weights: Mutex::default(),
+            residency: Residency::new(rules, pressure),
             failures: AtomicU32::new(0),
             given_up: AtomicBool::new(false),
             meter,
@@ -62,81 +64,55 @@ impl NpuEngine {
         Ok(self.npu.get_or_init(|| opened))
     }
 
-    fn weights(&self) -> MutexGuard<'_, HashMap<WeightKey, Arc<Resident>>> {
-        self.weights.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The packed weight, packed now if it is new and there is room. Others wait meanwhile: two
-    /// contexts must not pack the same weight twice.
-    fn resident(
-        &self,
-        npu: &Npu,
-        key: Option<WeightKey>,
-        source: &dyn Weights,
-    ) -> Result<Option<Arc<Resident>>> {
-        let Some(key) = key else { return Ok(None) };
-        let mut weights = self.weights();
-        if let Some(known) = weights.get(&key) {
-            return Ok(Some(known.clone()));
-        }
-        match npu.pack(source) {
-            Ok(packed) => {
-                let packed = Arc::new(packed);
-                weights.insert(key, packed.clone());
-                Ok(Some(packed))
-            }
-            Err(Error::Memory { .. }) => Ok(None),
-            Err(e) => Err(e),
-        }
-    }
-
     /// `took` is how long the board had the product.
-    fn product(&self, job: MatMul<'_>, took: &mut Duration) -> Result<OpRecord> {
+    fn product(&self, job: MatMul<'_>, took: &mut Duration) -> Result<Done> {
         let npu = self.npu()?;
-        let MatMul { m, k, n, .. } = job;
-        let rows;
-        let narrowed;
-        let source: &dyn Weights = match job.weight {
-            Weight::F16(w) => {
-                rows = Rows::new(w, n, k);
-                &rows
-            }
-            Weight::F32(w) => {
-                narrowed = Narrowed { data: w, n, k };
-                &narrowed
-            }
+        self.residency.relieve();
+        let packed_now = (job.weight.n() * job.weight.k() * 2) as u64;
+        let pack = || {
+            let source = Source::new(job.weight);
+            let tiles = npu.pack(&source)?;
+            Ok(Packed { tiles, columns: Arc::new(source.columns()) })
         };
-        let resident = self.resident(npu, job.key, source)?;
-        let mut a = vec![f16::ZERO; m * k];
-        for ((row, &s), out) in
-            job.activation.chunks_exact(k).zip(job.scales).zip(a.chunks_exact_mut(k))
-        {
-            scale::to_f16(row, s, out);
+        let held = match job.key {
+            Some(key) => self.residency.get(key, job.owner, pack)?,
+            None => Held::No,
+        };
+        if let Held::Unfit = held {
+            let columns = Arc::new(Columns::unfit());
+            return Ok(Done { columns, ..Done::default() });
         }
-        let operand = match &resident {
-            Some(r) => Operand::Resident(r),
-            None => Operand::Stream(source),
+        let source = Source::new(job.weight);
+        let operand = match &held {
+            Held::Packed(p, _) => Operand::Resident(&p.tiles),
+            _ => Operand::Stream(&source),
         };
-        let a = Matrix::new(&a, m, k, k);
+        let a = Matrix::new(job.activation, job.m, job.weight.k(), job.weight.k());
         let start = Instant::now();
         let done = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip);
         *took = start.elapsed();
         let stats = done?;
-        Ok(OpRecord {
+        let (resident, packed_bytes, columns) = match held {
+            Held::Packed(p, new) => (true, if new { packed_now } else { 0 }, p.columns.clone()),
+            _ => (false, packed_now, Arc::new(source.columns())),
+        };
+        let record = OpRecord {
             macs: stats.executed_macs,
             padding_macs: stats.padding_macs,
             submits: stats.submits,
             jobs: stats.jobs,
             tasks: stats.tasks,
             retries: stats.retries,
-            resident: resident.is_some(),
+            resident,
+            packed_bytes,
             ..OpRecord::default()
-        })
+        };
+        Ok(Done { record, columns })
     }
 }
 
 impl Engine for NpuEngine {
-    fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord> {
+    fn mul_mat(&self, job: MatMul<'_>) -> Result<Done> {
         if !self.available() {
             return Err(Error::Unusable { why: "the NPU was given up".into() });
         }
@@ -146,12 +122,12 @@ impl Engine for NpuEngine {
         });
         let mut took = Duration::ZERO;
         match self.product(job, &mut took) {
-            Ok(mut record) => {
+            Ok(mut done) => {
                 self.failures.store(0, Ordering::Relaxed);
                 if let (Some(meter), Some((_gate, before))) = (&self.meter, gate) {
-                    record.board = Some(meter.read() - before);
+                    done.record.board = Some(meter.read() - before);
                 }
-                Ok(record)
+                Ok(done)
             }
             Err(e) => {
                 self.failed(&e, took);
@@ -164,11 +140,19 @@ impl Engine for NpuEngine {
         !self.given_up.load(Ordering::Relaxed)
     }
 
-    fn release(&self) {
-        self.weights().clear();
-        if let Some(npu) = self.npu.get() {
+    fn distrust(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    fn release(&self, owner: u64) {
+        self.residency.release(owner);
+        if let Some(npu) = self.npu.get().filter(|_| self.residency.bytes() == 0) {
             npu.trim();
         }
+    }
+
+    fn outcome(&self) -> Option<String> {
+        self.residency.outcome()
     }
 }
 
@@ -191,31 +175,14 @@ impl NpuEngine {
     }
 }
 
-/// F32 weights, narrowed row by row as they are packed. They were checked to fit.
-#[derive(Debug)]
-struct Narrowed<'a> {
-    data: &'a [f32],
-    n: usize,
-    k: usize,
-}
-
-impl Weights for Narrowed<'_> {
-    fn n(&self) -> usize {
-        self.n
-    }
-
-    fn k(&self) -> usize {
-        self.k
-    }
-
-    fn load(&self, n: usize, dst: &mut [f16]) {
-        dst.convert_from_f32_slice(&self.data[n * self.k..][..self.k]);
-    }
-}
-
 #[cfg(all(test, feature = "simulator"))]
 mod tests {
     use super::*;
+    use crate::exec::activation::{Activation, Prepared};
+    use crate::exec::residency::Share;
+    use crate::exec::weight::Weight;
+    use crate::exec::{WeightKey, scale};
+    use crate::route::Dtype;
     use rocket_sim::SimBoard;
 
     const M: usize = 20;
@@ -223,8 +190,17 @@ mod tests {
     const N: usize = 80;
 
     fn engine() -> NpuEngine {
-        let options = Options { workers: 2, budget: None, drain_on_signals: false };
-        NpuEngine::new(Arc::new(SimBoard::default()), options, None)
+        NpuEngine::new(Arc::new(SimBoard::default()), options(2), Rules::default(), None)
+    }
+
+    fn options(workers: usize) -> Options {
+        Options { workers, budget: None, drain_on_signals: false, cores: None }
+    }
+
+    fn prepare(a: &[f32]) -> Prepared {
+        let mut p = Prepared::default();
+        p.fill(&Activation::new(a, K, [M, 1, 1], [K, 0, 0]).unwrap(), 1).expect("finite rows");
+        p
     }
 
     /// `len` eighths in -1..=1, aperiodic.
@@ -238,22 +214,33 @@ mod tests {
             .collect()
     }
 
-    fn run(engine: &dyn Engine, a: &[f32], w: &[f32], key: Option<WeightKey>) -> Vec<f32> {
-        let scales = scale::row_scales(a, K).expect("finite rows");
+    fn multiply(
+        engine: &dyn Engine,
+        a: &[f32],
+        w: &[f32],
+        key: Option<WeightKey>,
+        owner: u64,
+    ) -> Result<(Vec<f32>, Done)> {
+        let p = prepare(a);
         let mut out = vec![f32::NAN; M * N];
         let job = MatMul {
             name: "t",
             m: M,
-            k: K,
-            n: N,
-            weight: Weight::F32(w),
+            weight: Weight::of_f32(w, N, K),
             key,
-            activation: a,
-            scales: &scales,
+            owner,
+            activation: &p.rows,
+            scales: &p.scales,
             out: &mut out,
         };
-        let record = engine.mul_mat(job).expect("runs");
-        assert_eq!(record.resident, key.is_some());
+        let done = engine.mul_mat(job)?;
+        done.columns.apply(&mut out, N);
+        Ok((out, done))
+    }
+
+    fn run(engine: &dyn Engine, a: &[f32], w: &[f32], key: Option<WeightKey>) -> Vec<f32> {
+        let (out, done) = multiply(engine, a, w, key, 1).expect("runs");
+        assert_eq!(done.record.resident, key.is_some());
         out
     }
 
@@ -277,9 +264,9 @@ mod tests {
     fn weights_of_one_shape_are_not_taken_for_each_other() {
         let engine = engine();
         let a = eighths(1, M * K);
-        let first = WeightKey { data: 0x1000, bytes: 4 * N * K, buffer: 0x1000, sample: 11 };
-        let second = WeightKey { data: 0x9000, sample: 12, ..first };
-        let in_place = WeightKey { sample: 13, ..first };
+        let first = key(0, 11);
+        let second = key(0x8000, 12);
+        let in_place = WeightKey { hash: 13, ..first };
         // Twice each: once packed, once resident.
         for (seed, key) in [(2, first), (3, second), (4, in_place)].repeat(2) {
             let w = eighths(seed, N * K);
@@ -287,27 +274,83 @@ mod tests {
             assert!(deviation(&a, &w, &out) <= 1.0, "{key:?}");
             assert!(deviation(&a, &eighths(seed + 1, N * K), &out) > 10.0, "the bound is slack");
         }
-        engine.release();
+        engine.release(1);
         assert_eq!(engine.npu().unwrap().budget().used(), 0);
+    }
+
+    fn key(offset: usize, hash: u64) -> WeightKey {
+        WeightKey { buffer: 7, base: 0x1000, offset, dtype: Dtype::F32, shape: [N, K], hash }
+    }
+
+    /// A weight goes with the last context that used it, whichever that is, and is packed again
+    /// for the next one.
+    #[test]
+    fn weights_go_with_the_last_of_their_contexts() {
+        let engine = engine();
+        let (a, w) = (eighths(1, M * K), eighths(2, N * K));
+        let used = || engine.npu().unwrap().budget().used();
+        let go = |owner, key| multiply(&engine, &a, &w, Some(key), owner).unwrap().1.record;
+        assert!(go(1, key(0, 1)).packed_bytes > 0);
+        let one = used();
+        assert_eq!(go(2, key(0, 1)).packed_bytes, 0, "shared");
+        go(2, key(1 << 20, 1));
+        assert_eq!(used(), 2 * one);
+        engine.release(1);
+        assert_eq!(used(), 2 * one, "the other context still uses it");
+        engine.release(2);
+        assert_eq!(used(), 0);
+        assert!(go(3, key(0, 1)).packed_bytes > 0);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_streamed_and_said() {
+        let grid = (N * K * 2) as u64;
+        let rules = |quantized, float, total| Rules { quantized, float, total, reserve: None };
+        for (rules, why) in [
+            (rules(Share::All, Share::Nothing, None), "ROCKET_F16_RESIDENT is off"),
+            (rules(Share::All, Share::Bytes(grid), None), "MB of ROCKET_F16_RESIDENT"),
+            (rules(Share::All, Share::All, Some(grid + 9000)), "of the budget's"),
+        ] {
+            let engine = NpuEngine::new(Arc::new(SimBoard::default()), options(1), rules, None);
+            let (a, w) = (eighths(1, M * K), eighths(2, N * K));
+            for offset in [0, 1 << 20, 0] {
+                let (out, _) = multiply(&engine, &a, &w, Some(key(offset, 1)), 1).unwrap();
+                assert!(deviation(&a, &w, &out) <= 1.0);
+            }
+            let told = engine.outcome().unwrap();
+            assert!(told.contains("of 2 weights resident") && told.contains(why), "{told}");
+            assert_eq!(engine.outcome(), None, "once is enough");
+        }
+    }
+
+    /// A weight that is not finite is found when it is packed, and remembered.
+    #[test]
+    fn an_unfit_weight_is_reported_resident_or_not() {
+        let engine = engine();
+        let (a, mut w) = (eighths(1, M * K), eighths(2, N * K));
+        w[N * K - 1] = f32::INFINITY;
+        for key in [None, Some(key(0, 1)), Some(key(0, 1))] {
+            assert!(!multiply(&engine, &a, &w, key, 1).unwrap().1.columns.fit());
+        }
+        assert_eq!(engine.npu().unwrap().budget().used(), 0);
+    }
+
+    /// F32 weights far outside of F16, beside ordinary ones.
+    #[test]
+    fn rows_of_weights_of_any_size_keep_their_value() {
+        let (a, mut w) = (eighths(1, M * K), eighths(2, N * K));
+        for (row, size) in w.chunks_exact_mut(K).zip([1.0, 1e-9, 1e7, 1e-30].repeat(20)) {
+            row.iter_mut().for_each(|x| *x *= size);
+        }
+        for key in [None, Some(key(0, 1)), Some(key(0, 1))] {
+            let (out, _) = multiply(&engine(), &a, &w, key, 1).unwrap();
+            assert!(deviation(&a, &w, &out) <= 1.0);
+        }
     }
 
     /// A product whose engine must fail.
     fn fails(engine: &dyn Engine) -> Error {
-        let (a, w) = (vec![1.0; M * K], vec![1.0; N * K]);
-        let scales = vec![1.0; M];
-        let mut out = vec![0.0; M * N];
-        let job = MatMul {
-            name: "t",
-            m: M,
-            k: K,
-            n: N,
-            weight: Weight::F32(&w),
-            key: None,
-            activation: &a,
-            scales: &scales,
-            out: &mut out,
-        };
-        engine.mul_mat(job).expect_err("fails")
+        multiply(engine, &[1.0; M * K], &[1.0; N * K], None, 1).expect_err("fails")
     }
 
     /// A board that cannot be opened, or that loses every job, is not asked for ever; one that
@@ -315,7 +358,6 @@ mod tests {
     #[test]
     fn a_board_that_keeps_failing_is_given_up() {
         use rocket_sim::{Call, Errno, Fault};
-        let options = Options { workers: 1, budget: None, drain_on_signals: false };
         let losing = |board: &SimBoard| (0..99).for_each(|n| board.inject(Fault::DropJob(n)));
         for break_it in [
             |b: &SimBoard| b.inject(Fault::Refuse { call: Call::Open, errno: Errno::EPERM }),
@@ -323,7 +365,8 @@ mod tests {
         ] {
             let board = SimBoard::default();
             break_it(&board);
-            let engine = NpuEngine::new(Arc::new(board.clone()), options.clone(), None);
+            let engine =
+                NpuEngine::new(Arc::new(board.clone()), options(1), Rules::default(), None);
             for _ in 0..MOST_FAILURES {
                 assert!(engine.available());
                 fails(&engine);
@@ -333,7 +376,7 @@ mod tests {
             assert!(fails(&engine).to_string().contains("given up"), "and stays so");
         }
         let board = SimBoard::default();
-        let engine = NpuEngine::new(Arc::new(board.clone()), options, None);
+        let engine = NpuEngine::new(Arc::new(board.clone()), options(1), Rules::default(), None);
         for _ in 0..3 * MOST_FAILURES {
             losing(&board);
             fails(&engine);

@@ -30,10 +30,6 @@ redos! {
         "an activation is beyond the largest power of two of F32.";
     WeightNotFinite "weight_not_finite"
         "a weight is infinite or not a number.";
-    WeightOverflow "weight_overflow"
-        "an F32 weight is beyond the largest F16 value, 65504.";
-    WeightUnderflow "weight_underflow"
-        "a row of an F32 weight is so small that F16 would lose its precision.";
     ResultNotFinite "result_not_finite"
         "the NPU's result is infinite or not a number.";
     ResultOverflow "result_overflow"
@@ -42,6 +38,8 @@ redos! {
         "the NPU job failed.";
     EnginePanic "engine_panic"
         "a defect of this plugin was caught while it ran the job.";
+    Mismatch "mismatch"
+        "the NPU's result differs from the CPU's beyond rounding.";
     Forked "forked"
         "the process was forked after the NPU was opened.";
     Overlap "overlap"

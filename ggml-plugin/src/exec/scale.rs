@@ -2,7 +2,7 @@
 //! activations exceed the F16 range and one large row must not cost the others their precision
 //! (ggml-plugin-behaviour 4).
 
-use super::{Redo, Weight};
+use super::Redo;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
@@ -14,7 +14,7 @@ pub const F16_MAX: f32 = 65504.0;
 const MAX_SCALE: f32 = f32::from_bits(254 << 23); // 2^127
 const MIN_SCALE: f32 = f32::MIN_POSITIVE; // 2^-126
 
-/// A non-zero row of an F32 weight whose largest magnitude is below this is not converted.
+/// A non-zero row of a weight whose largest magnitude is below this is multiplied up first.
 ///
 /// F16 has its full 11 bits down to 2^-14; below, values are multiples of 2^-24, off by up to
 /// 2^-25. Beside a row's largest value w that is 2^-25/w, and the ordinary rounding of w itself is
@@ -23,7 +23,7 @@ const MIN_SCALE: f32 = f32::MIN_POSITIVE; // 2^-126
 pub const MIN_WEIGHT_ROW: f32 = f32::from_bits((127 - 10) << 23); // 2^-10
 
 /// Largest magnitude of a row; `None` when an element is not finite.
-fn max_abs(row: &[f32]) -> Option<f32> {
+pub(super) fn max_abs(row: &[f32]) -> Option<f32> {
     // The bits of a non-negative float order like the float, and everything that is not finite
     // comes after all that is: one integer maximum, which vectorises.
     let bits = row.iter().fold(0u32, |max, x| max.max(x.to_bits() & 0x7fff_ffff));
@@ -52,14 +52,6 @@ pub fn row_scale(row: &[f32]) -> Result<f32, Redo> {
     Ok(f32::from_bits(power + up))
 }
 
-/// The scales of all rows.
-///
-/// # Errors
-/// As [`row_scale`], of the first row that has one.
-pub fn row_scales(activation: &[f32], k: usize) -> Result<Vec<f32>, Redo> {
-    activation.chunks_exact(k.max(1)).map(row_scale).collect()
-}
-
 /// One row divided by its scale, in F16: magnitudes at most 1, and the only rounding is F16's own.
 pub fn to_f16(row: &[f32], scale: f32, out: &mut [f16]) {
     // Both a scale and its reciprocal are powers of two, and exact unless the reciprocal is below
@@ -69,27 +61,6 @@ pub fn to_f16(row: &[f32], scale: f32, out: &mut [f16]) {
         let part = &mut part[..row.len()];
         part.iter_mut().zip(row).for_each(|(p, x)| *p = x / scale);
         out.convert_from_f32_slice(part);
-    }
-}
-
-/// Whether the weight survives the conversion to F16.
-///
-/// # Errors
-/// Why not.
-pub fn check_weight(weight: Weight<'_>, k: usize) -> Result<(), Redo> {
-    match weight {
-        Weight::F16(w) => {
-            let bits = w.iter().fold(0u16, |max, x| max.max(x.to_bits() & 0x7fff));
-            if bits < 0x7c00 { Ok(()) } else { Err(Redo::WeightNotFinite) }
-        }
-        Weight::F32(w) => w.chunks_exact(k.max(1)).try_for_each(|row| {
-            match max_abs(row).ok_or(Redo::WeightNotFinite)? {
-                // 65504 to 65519 would round down to the largest value, 65520 to infinity.
-                max if max > F16_MAX => Err(Redo::WeightOverflow),
-                max if max != 0.0 && max < MIN_WEIGHT_ROW => Err(Redo::WeightUnderflow),
-                _ => Ok(()),
-            }
-        }),
     }
 }
 
@@ -136,21 +107,6 @@ mod tests {
     }
 
     #[test]
-    fn weights() {
-        let f32w = |w: &[f32], k| check_weight(Weight::F32(w), k);
-        assert_eq!(f32w(&[0.0, 0.0, 65504.0, 0.0], 2), Ok(()));
-        assert_eq!(f32w(&[1.0, 65504.004], 2), Err(Redo::WeightOverflow));
-        assert_eq!(f32w(&[1.0, f32::NAN], 2), Err(Redo::WeightNotFinite));
-        assert_eq!(f32w(&[MIN_WEIGHT_ROW, 1e-9], 2), Ok(()));
-        // Small beside a large row is small all the same.
-        assert_eq!(f32w(&[1.0, 1.0, 9e-4, 1e-9], 2), Err(Redo::WeightUnderflow));
-        let f16w = |x| check_weight(Weight::F16(&[f16::ONE, x]), 2);
-        assert_eq!(f16w(f16::MIN), Ok(()));
-        assert_eq!(f16w(f16::NEG_INFINITY), Err(Redo::WeightNotFinite));
-        assert_eq!(f16w(f16::NAN), Err(Redo::WeightNotFinite));
-    }
-
-    #[test]
     fn results() {
         assert_eq!(check_result(&[1.0, 65503.0, 9e9, 1.0], 2, &[1.0, 2e9]), Ok(()));
         assert_eq!(check_result(&[1.0, -65504.0], 2, &[1.0]), Err(Redo::ResultOverflow));
@@ -193,14 +149,6 @@ mod tests {
                 prop_assert_eq!(f64::from(x / s), exact);
                 prop_assert!((f64::from(h.to_f32()) - exact).abs() <= 2f64.powi(-12));
             }
-        }
-
-        /// One large row leaves the others as they were.
-        #[test]
-        fn rows_are_independent(a in prop::collection::vec(finite(), 4), big in 1f32..1e38) {
-            let alone = row_scale(&a);
-            let both: Vec<f32> = a.iter().copied().chain([big; 4]).collect();
-            prop_assert_eq!(row_scales(&both, 4).map(|s| s[0]), alone);
         }
     }
 }

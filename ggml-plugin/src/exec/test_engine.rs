@@ -1,9 +1,12 @@
 //! Engines that need no NPU, to test what lies around one (feature `test-engine`,
 //! `ROCKET_TEST_ENGINE`).
 
-use super::{Engine, MatMul, OpRecord, Weight, scale};
+use super::weight::Source;
+use super::{Done, Engine, MatMul, OpRecord};
 use half::f16;
 use rocket_runtime::Error;
+use rocket_runtime::matmul::Weights;
+use std::sync::Arc;
 
 /// What the engine does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +39,16 @@ impl TestEngine {
 }
 
 impl Engine for TestEngine {
-    fn mul_mat(&self, job: MatMul<'_>) -> Result<OpRecord, Error> {
+    fn mul_mat(&self, job: MatMul<'_>) -> Result<Done, Error> {
         match self {
             TestEngine::Reference => Ok(reference(job)),
             TestEngine::Nan => {
                 job.out.fill(f32::NAN);
-                Ok(OpRecord::default())
+                Ok(Done::default())
             }
             TestEngine::Wrong => {
                 job.out.fill(0.25);
-                Ok(OpRecord::default())
+                Ok(Done::default())
             }
             TestEngine::Fail => {
                 job.out.fill(9.0);
@@ -56,19 +59,17 @@ impl Engine for TestEngine {
     }
 }
 
-fn reference(job: MatMul<'_>) -> OpRecord {
-    let weight: Vec<f32> = match job.weight {
-        Weight::F16(w) => w.iter().map(|x| x.to_f32()).collect(),
-        Weight::F32(w) => w.iter().map(|&x| f16::from_f32(x).to_f32()).collect(),
-    };
-    let mut half = vec![f16::ZERO; job.k];
-    let rows = job.activation.chunks_exact(job.k).zip(job.scales);
-    for ((row, &scale), out) in rows.zip(job.out.chunks_exact_mut(job.n)) {
-        scale::to_f16(row, scale, &mut half);
-        let row: Vec<f32> = half.iter().map(|x| x.to_f32()).collect();
-        for (o, w) in out.iter_mut().zip(weight.chunks_exact(job.k)) {
-            *o = row.iter().zip(w).map(|(a, w)| a * w).sum::<f32>() * scale;
+fn reference(job: MatMul<'_>) -> Done {
+    let (m, k, n) = (job.m, job.weight.k(), job.weight.n());
+    let source = Source::new(job.weight);
+    let mut weight = vec![f16::ZERO; n * k];
+    weight.chunks_exact_mut(k).enumerate().for_each(|(i, row)| source.load(i, row));
+    let rows = job.activation.chunks_exact(k).zip(job.scales);
+    for ((row, &scale), out) in rows.zip(job.out.chunks_exact_mut(n)) {
+        for (o, w) in out.iter_mut().zip(weight.chunks_exact(k)) {
+            *o = row.iter().zip(w).map(|(a, w)| a.to_f32() * w.to_f32()).sum::<f32>() * scale;
         }
     }
-    OpRecord { macs: (job.m * job.k * job.n) as u64, jobs: 1, ..OpRecord::default() }
+    let record = OpRecord { macs: (m * k * n) as u64, jobs: 1, ..OpRecord::default() };
+    Done { record, columns: Arc::new(source.columns()) }
 }

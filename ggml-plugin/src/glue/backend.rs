@@ -1,9 +1,10 @@
 //! One backend instance (ggml-abi 2.3).
 #![allow(unsafe_code)]
 
-use super::plugin::Plugin;
+use super::plugin::{Plugin, Runner};
 use super::{compute, guard, record, reg};
 use crate::abi::{BackendTable, status};
+use crate::exec::activation::Prepared;
 use crate::exec::cpu::CpuBackend;
 use crate::log::{Level, line, stderr};
 use std::ffi::{c_char, c_void};
@@ -14,10 +15,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 #[derive(Debug)]
 pub(super) struct Instance {
     pub(super) plugin: &'static Plugin,
+    /// Tells this context from others.
+    pub(super) id: u64,
     /// CPU threads of the last `ggml_backend_set_n_threads`; 0 before one.
     pub(super) threads: AtomicI32,
     /// Opened at the first op that needs it.
     pub(super) cpu: Mutex<Option<CpuBackend>>,
+    /// Converted activations, kept between ops: fresh pages cost more than the conversion.
+    pub(super) scratch: Mutex<Prepared>,
 }
 
 /// Identifies this backend among others; any constant that nobody else uses.
@@ -25,8 +30,13 @@ static GUID: [u8; 16] = *b"ggml-rocket npu\0";
 
 /// The record: guid, the table, device, context. Freed by [`free`].
 pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
-    plugin.enter();
-    let instance = Instance { plugin, threads: AtomicI32::new(0), cpu: Mutex::new(None) };
+    let instance = Instance {
+        plugin,
+        id: plugin.enter(),
+        threads: AtomicI32::new(0),
+        cpu: Mutex::new(None),
+        scratch: Mutex::default(),
+    };
     let instance = Box::into_raw(Box::new(instance));
     let words = words(&plugin.host.generation.backend, plugin.records().device, instance as usize);
     record::create(instance, &words) as *const c_void
@@ -68,13 +78,20 @@ extern "C" fn free(backend: *mut usize) {
         // A forked child ends on its own: the counters, the report and the locks are its parent's.
         if instance.plugin.is_own_process() {
             finish(instance.plugin);
-            instance.plugin.leave();
+            instance.plugin.leave(instance.id);
         }
     });
 }
 
 /// The end of a context is the last moment at which the host's logger surely works.
 fn finish(plugin: &Plugin) {
+    if let Some(Runner::Engine(engine)) = plugin.unit.as_ref().map(|u| &u.runner)
+        && let Some(text) = engine.outcome()
+    {
+        // Everything resident is as expected; the rest the user can do something about.
+        let level = if text.contains(';') { Level::Notice } else { Level::Info };
+        line(level, &text);
+    }
     if plugin.knobs.stats {
         for text in plugin.stats.summary() {
             // The user asked for it: hosts drop INFO, and some drop everything by now.

@@ -7,7 +7,9 @@ use crate::abi::generation::ACCEL_B;
 use crate::abi::props::{self, CapsA, CapsB, PropsB};
 use crate::abi::slot::device as slot;
 use crate::abi::tensor::Tensor;
-use crate::route::{self, OpKind, Route};
+use crate::log::{self, Level};
+use crate::route::{self, OpKind, Reason, Route};
+use crate::watch::LARGE_ROWS;
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
@@ -127,14 +129,31 @@ fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route
         // SAFETY: the host passes a tensor it is building a graph with.
         let tensor = unsafe { Tensor::from_ptr(op) }?;
         let facts = facts::of(&plugin.host, tensor)?;
+        let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
+        let large = facts.kind == OpKind::MulMat && rows >= LARGE_ROWS;
         match route::decide(&facts, &plugin.policy()) {
-            Ok(route) => Some(route),
+            Ok(route) => {
+                if large {
+                    plugin.watch.accept(route.macs());
+                }
+                Some(route)
+            }
             Err(reason) => {
+                let w = &facts.weight;
                 // A single row is decode, which nobody expects here.
-                let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
                 if facts.kind == OpKind::MulMat && rows >= 2 {
-                    let w = &facts.weight;
                     plugin.stats.declined(reason, w.dtype, w.ne[0], w.ne[1]);
+                }
+                if large && facts.weight_is_leaf {
+                    let foreign = reason == Reason::WeightNotInHostMemory;
+                    let weight = tensor.source(0).filter(|_| foreign);
+                    let buffer = weight.and_then(|w| plugin.host.buffer_name(w));
+                    let macs = [rows, w.ne[0], w.ne[1]]
+                        .iter()
+                        .fold(1u64, |p, &x| p.saturating_mul(u64::try_from(x).unwrap_or(0)));
+                    if let Some(text) = plugin.watch.decline(reason, buffer, macs) {
+                        log::line(Level::Notice, &text);
+                    }
                 }
                 None
             }

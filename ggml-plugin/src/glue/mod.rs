@@ -3,10 +3,12 @@
 
 mod backend;
 mod buffer;
+mod calibrate;
 mod compute;
 mod device;
 mod entry;
 mod facts;
+mod operands;
 mod plugin;
 mod record;
 mod reg;

@@ -4,14 +4,16 @@
 use super::{device, reg};
 use crate::abi::host::Host;
 use crate::board::{self, Absent, Found};
-use crate::exec::mul_mat::Checked;
+use crate::exec::crossover::{Class, Store, Thresholds};
+use crate::exec::verify::{Mode, Verify};
 use crate::exec::{Engine, Meter, engine};
-use crate::knobs::Knobs;
-use crate::log::{Level, line};
+use crate::knobs::{self, Calibrate, Knobs, MIN_M_FLOOR};
+use crate::log::{self, Level, line};
 use crate::route::Policy;
 use crate::stats::{Stats, Subject};
+use crate::watch::Watch;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What runs accepted ops.
@@ -32,6 +34,8 @@ pub(super) struct Unit {
     /// Name and value pairs for `ggml_backend_get_features`.
     pub(super) features: Features,
     pub(super) simulated: bool,
+    /// Tells this machine's measurements from others'.
+    pub(super) machine: String,
     /// What the board executed, where it can tell.
     pub(super) meter: Option<Arc<dyn Meter>>,
 }
@@ -71,19 +75,31 @@ pub(super) struct Plugin {
     pub(super) knobs: Knobs,
     pub(super) unit: Option<Unit>,
     pub(super) stats: Stats,
-    pub(super) checked: Checked,
+    pub(super) verify: Verify,
+    /// For host work besides the NPU's workers.
+    pub(super) threads: usize,
+    pub(super) watch: Watch,
+    pub(super) crossovers: Store,
+    /// What the store held when this process began: answers must not change (ggml-abi 6).
+    measured: Thresholds,
+    /// Classes whose crossover is still to be measured: float, quantized.
+    wanted: [AtomicBool; 2],
     /// The process that computed first: a forked child must not use its NPU.
     pid: OnceLock<u32>,
-    /// Backend instances that are not freed yet.
-    instances: AtomicUsize,
+    /// Backend instances made so far.
+    instances: AtomicU64,
     records: OnceLock<Records>,
 }
 
 impl Plugin {
     /// Builds the plugin and its records. The host is told of no device if there is none.
     pub(super) fn start(host: Host, knobs: Knobs) -> &'static Plugin {
+        log::configure(knobs.log_level, knobs.log_stderr);
         for warning in &knobs.warnings {
             line(Level::Warn, warning);
+        }
+        for note in &knobs.notes {
+            line(Level::Info, note);
         }
         let unit = match open(&knobs) {
             Ok(unit) => {
@@ -112,14 +128,44 @@ impl Plugin {
         pid: OnceLock<u32>,
     ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
+        let real = unit.as_ref().is_some_and(|u| !u.simulated);
+        let verify = match knobs.verify {
+            knobs::Verify::On => Mode::First,
+            knobs::Verify::Auto if real => Mode::First,
+            _ => Mode::Off,
+        };
+        let machine = unit.as_ref().map(|u| u.machine.clone()).unwrap_or_default();
+        let crossovers = Store::of(|name| std::env::var_os(name), machine);
+        let measured = if knobs.calibrate == Calibrate::Off {
+            Thresholds::default()
+        } else {
+            crossovers.load()
+        };
+        let calibrates = match knobs.calibrate {
+            Calibrate::Off => false,
+            Calibrate::Auto => real,
+            Calibrate::On | Calibrate::Force => unit.is_some(),
+        };
+        let known = |class| measured.get(class).is_some() && knobs.calibrate != Calibrate::Force;
+        let wanted =
+            [Class::Float, Class::Quantized].map(|c| AtomicBool::new(calibrates && !known(c)));
+        let threads = knobs.dequant_threads.unwrap_or_else(|| {
+            let here = std::thread::available_parallelism().map_or(1, usize::from);
+            engine::cores(&knobs).map_or(here, |c| c.len()).min(8)
+        });
         let plugin: &'static Plugin = Box::leak(Box::new(Plugin {
             host,
             knobs,
             unit,
             stats,
-            checked: Checked::default(),
+            verify: Verify::new(verify),
+            threads,
+            watch: Watch::default(),
+            crossovers,
+            measured,
+            wanted,
             pid,
-            instances: AtomicUsize::new(0),
+            instances: AtomicU64::new(0),
             records: OnceLock::new(),
         }));
         let reg = reg::record(plugin);
@@ -138,20 +184,23 @@ impl Plugin {
         *self.pid.get_or_init(std::process::id) == std::process::id()
     }
 
-    /// One more instance lives.
-    pub(super) fn enter(&self) {
-        self.instances.fetch_add(1, Ordering::SeqCst);
+    /// A number for one more instance.
+    pub(super) fn enter(&self) -> u64 {
+        self.instances.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// One instance is freed. With the last one the weights leave the NPU: no context is left
-    /// that could use them, and their model may be next.
-    pub(super) fn leave(&self) {
-        if self.instances.fetch_sub(1, Ordering::SeqCst) == 1
-            && let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner)
-        {
-            engine.release();
-            self.checked.clear();
+    /// An instance is freed: the weights that no other one used leave the NPU.
+    pub(super) fn leave(&self, instance: u64) {
+        if let Some(Runner::Engine(engine)) = self.unit.as_ref().map(|u| &u.runner) {
+            engine.release(instance);
         }
+    }
+
+    /// True once for each class that is to be measured.
+    pub(super) fn wants_crossover(&self, class: Class) -> bool {
+        let [float, quantized] = &self.wanted;
+        let flag = if class == Class::Float { float } else { quantized };
+        flag.swap(false, Ordering::Relaxed)
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -160,7 +209,16 @@ impl Plugin {
             #[cfg(feature = "test-engine")]
             Runner::HostCpu => true,
         });
-        Policy { engine, min_m: self.knobs.min_m }
+        let (knobs, measured) = (&self.knobs, &self.measured);
+        let rows = |given: usize, class| match measured.get(class) {
+            Some(rows) if !knobs.min_m_given => rows.max(MIN_M_FLOOR as usize),
+            _ => given,
+        };
+        Policy {
+            engine,
+            min_m: rows(knobs.min_m, Class::Float),
+            min_m_quant: rows(knobs.min_m_quant, Class::Quantized),
+        }
     }
 
     pub(super) fn subject(&self) -> Subject {
@@ -192,6 +250,16 @@ fn open(knobs: &Knobs) -> Result<Unit, Absent> {
     Ok(Unit::new(&found, Runner::Engine(engine::open(&found, knobs))))
 }
 
+/// Part, driver and CPU: what a crossover depends on and does not change from day to day.
+fn machine(found: &Found) -> String {
+    let model = std::fs::read_to_string("/proc/device-tree/model");
+    let model = model.map(|m| m.trim_end_matches('\0').to_owned()).unwrap_or_else(|_| {
+        let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+        format!("{} with {cpus} CPUs", std::env::consts::ARCH)
+    });
+    format!("{}, {model}", found.description())
+}
+
 impl Unit {
     fn new(found: &Found, runner: Runner) -> Unit {
         let profile = found.board.profile();
@@ -205,6 +273,7 @@ impl Unit {
                 ("SIMULATED", if found.simulated { "1" } else { "0" }),
             ]),
             simulated: found.simulated,
+            machine: machine(found),
             meter: found.meter.clone(),
         }
     }
@@ -216,6 +285,7 @@ impl Unit {
             description: description.to_owned(),
             features: Features::new(&[("DRIVER", "test"), ("SIMULATED", "1")]),
             simulated: true,
+            machine: "test".to_owned(),
             meter: None,
         }
     }

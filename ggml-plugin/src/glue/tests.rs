@@ -4,7 +4,7 @@
 
 use super::guard;
 use super::plugin::{Plugin, Runner, Unit};
-use crate::abi::host::{Host, InitParams, Object};
+use crate::abi::host::{Host, InitParams, Object, ToFloat, TypeTraits};
 use crate::abi::ops::tests::current;
 use crate::abi::props::{CapsA, PropsA, PropsB};
 use crate::abi::symbols::Resolve;
@@ -102,6 +102,43 @@ extern "C" fn tensor_overhead() -> usize {
     368
 }
 
+extern "C" fn buft_name(_: Object) -> *const c_char {
+    c"CPU_REPACK".as_ptr()
+}
+/// Bytes less 100, in blocks of 32 that are stored as Q8_0's size says.
+unsafe extern "C" fn decode(src: *const c_void, dst: *mut f32, k: i64) {
+    for i in 0..k as usize {
+        // SAFETY: 34 bytes for 32 elements.
+        unsafe { *dst.add(i) = f32::from(*src.cast::<u8>().add(i / 32 * 34 + 2 + i % 32)) - 100.0 };
+    }
+}
+struct Shared(TypeTraits);
+// SAFETY: plain data.
+unsafe impl Sync for Shared {}
+const fn stored(blck_size: i64, type_size: usize, to_float: Option<ToFloat>) -> Shared {
+    Shared(TypeTraits {
+        type_name: c"t".as_ptr(),
+        blck_size,
+        blck_size_interleave: 0,
+        type_size,
+        is_quantized: blck_size > 1,
+        to_float,
+        from_float_ref: 0,
+    })
+}
+extern "C" fn traits(dtype: i32) -> *const TypeTraits {
+    static F32: Shared = stored(1, 4, None);
+    static F16: Shared = stored(1, 2, Some(decode));
+    static Q8_0: Shared = stored(32, 34, Some(decode));
+    static OTHER: Shared = stored(32, 7, Some(decode));
+    match dtype {
+        0 => &raw const F32.0,
+        1 => &raw const F16.0,
+        8 => &raw const Q8_0.0,
+        _ => &raw const OTHER.0,
+    }
+}
+
 struct Fake;
 impl Resolve for Fake {
     fn symbol(&self, name: &CStr) -> Option<NonNull<c_void>> {
@@ -126,6 +163,8 @@ impl Resolve for Fake {
             "ggml_backend_graph_compute" => compute as _,
             "ggml_backend_free" => nothing as _,
             "ggml_tensor_overhead" => tensor_overhead as _,
+            "ggml_get_type_traits" => traits as _,
+            "ggml_backend_buft_name" => buft_name as _,
             "ggml_type_size" | "ggml_blck_size" => tensor_overhead as _,
             _ => return None,
         };
@@ -176,7 +215,7 @@ macro_rules! slot {
 struct Product {
     node: Box<Tensor>,
     weight: Box<Tensor>,
-    _activation: Box<Tensor>,
+    activation: Box<Tensor>,
     _data: (Vec<f32>, Vec<f32>),
     out: Vec<f32>,
 }
@@ -203,7 +242,7 @@ fn product(name: &str) -> Product {
     for (d, s) in node.name.iter_mut().zip(CString::new(name).unwrap().as_bytes_with_nul()) {
         *d = *s as c_char;
     }
-    Product { node, weight, _activation: activation, _data: (w, a), out }
+    Product { node, weight, activation, _data: (w, a), out }
 }
 
 fn run(p: &'static Plugin, products: &mut [Product]) -> (i32, Vec<String>) {
@@ -398,6 +437,60 @@ fn products_are_computed() {
     let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
     assert_eq!((status, cpu.len()), (0, 0));
     assert!(g.iter().all(|p| p.out.iter().all(|&x| x == K as f32)));
+}
+
+/// A quantized weight is decoded by the host's own function, row by row.
+#[test]
+fn quantized_weights_are_decoded_by_the_host() {
+    let mut p = product("q");
+    let block = [&[0u8, 0][..], &[100 + 3; 32]].concat();
+    let mut bytes = block.repeat(N * K / 32);
+    // The last row is another one.
+    let last = bytes.len() - K / 32 * 34;
+    bytes[last..].iter_mut().for_each(|b| *b = 100);
+    p.weight.dtype = 8;
+    p.weight.nb = [34, 68, 68 * N, 68 * N];
+    p.weight.data = bytes.as_mut_ptr().cast();
+    let mut g = [p];
+    let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
+    assert_eq!((status, cpu.len()), (0, 0));
+    for row in g[0].out.chunks_exact(N) {
+        assert!(row[..N - 1].iter().all(|&x| x == (3 * 2 * K) as f32) && row[N - 1] == 0.0);
+    }
+}
+
+/// Two weights, each for two of the four batches, and rows that lie apart.
+#[test]
+fn batched_weights_and_strided_rows() {
+    let (share, w2) = (2, 2);
+    let a2 = share * w2;
+    let mut p = product("b");
+    // Weight i is i + 1 everywhere; row r of batch b of the activation is r + 100 b.
+    let mut weights: Vec<f32> = (0..w2 * N * K).map(|i| (i / (N * K) + 1) as f32).collect();
+    let gap = K + 5;
+    let mut rows = vec![f32::NAN; a2 * M * gap];
+    for (i, row) in rows.chunks_exact_mut(gap).enumerate() {
+        // Batches innermost: dimension 2 has the smaller stride.
+        row[..K].fill((i / a2 + 100 * (i % a2)) as f32);
+    }
+    let mut out = vec![0f32; a2 * M * N];
+    p.weight.ne = [K as i64, N as i64, w2 as i64, 1];
+    p.weight.nb = [4, 4 * K, 4 * K * N, 4 * K * N * w2];
+    p.weight.data = weights.as_mut_ptr().cast();
+    p.activation.ne = [K as i64, M as i64, a2 as i64, 1];
+    p.activation.nb = [4, 4 * gap * a2, 4 * gap, 4 * gap * a2 * M];
+    p.activation.data = rows.as_mut_ptr().cast();
+    p.node.ne = [N as i64, M as i64, a2 as i64, 1];
+    p.node.nb = [4, 4 * N, 4 * N * M, 4 * N * M * a2];
+    p.node.data = out.as_mut_ptr().cast();
+    let mut g = [p];
+    let (status, cpu) = run(with_engine(TestEngine::Reference), &mut g);
+    assert_eq!((status, cpu.len()), (0, 0));
+    for (i, row) in out.chunks_exact(N).enumerate() {
+        let (r, batch) = (i % M, i / M);
+        let want = ((r + 100 * batch) * (batch / share + 1) * K) as f32;
+        assert!(row.iter().all(|&x| x == want), "batch {batch}, row {r}: {} {want}", row[0]);
+    }
 }
 
 #[test]

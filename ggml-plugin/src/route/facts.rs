@@ -7,6 +7,59 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Dtype(pub i32);
 
+/// How a type stores a row: blocks of so many elements in so many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Block {
+    /// Elements of a block; 1 for the plain types.
+    pub elements: usize,
+    /// Bytes of a block.
+    pub bytes: usize,
+}
+
+impl Block {
+    /// Bytes of a row of `k` elements; `None` when it is not whole blocks.
+    pub fn row_bytes(self, k: usize) -> Option<usize> {
+        (self.elements > 0 && k.is_multiple_of(self.elements))
+            .then(|| (k / self.elements).checked_mul(self.bytes))
+            .flatten()
+    }
+}
+
+/// Number, name, elements and bytes of a block. A type without sizes here is taken from the host
+/// alone; one with sizes must agree with the host (ggml-abi 5.4).
+const TYPES: &[(i32, &str, usize, usize)] = &[
+    (0, "f32", 1, 4),
+    (1, "f16", 1, 2),
+    (2, "q4_0", 32, 18),
+    (3, "q4_1", 32, 20),
+    (6, "q5_0", 32, 22),
+    (7, "q5_1", 32, 24),
+    (8, "q8_0", 32, 34),
+    (9, "q8_1", 32, 36),
+    (10, "q2_K", 256, 84),
+    (11, "q3_K", 256, 110),
+    (12, "q4_K", 256, 144),
+    (13, "q5_K", 256, 176),
+    (14, "q6_K", 256, 210),
+    (15, "q8_K", 256, 292),
+    (16, "iq2_xxs", 256, 66),
+    (17, "iq2_xs", 256, 74),
+    (18, "iq3_xxs", 256, 98),
+    (19, "iq1_s", 256, 50),
+    (20, "iq4_nl", 32, 18),
+    (21, "iq3_s", 256, 110),
+    (22, "iq2_s", 256, 82),
+    (23, "iq4_xs", 256, 136),
+    (29, "iq1_m", 256, 56),
+    (30, "bf16", 1, 2),
+    (34, "tq1_0", 256, 54),
+    (35, "tq2_0", 256, 66),
+    (39, "mxfp4", 32, 17),
+    (40, "nvfp4", 0, 0),
+    (41, "q1_0", 0, 0),
+    (42, "q2_0", 0, 0),
+];
+
 impl Dtype {
     /// 32-bit float.
     pub const F32: Dtype = Dtype(0);
@@ -15,39 +68,34 @@ impl Dtype {
     /// bfloat16.
     pub const BF16: Dtype = Dtype(30);
 
-    /// Bytes of an element, of the types that can be computed with here.
-    pub fn element_bytes(self) -> Option<usize> {
-        match self {
-            Dtype::F32 => Some(4),
-            Dtype::F16 => Some(2),
-            _ => None,
-        }
+    fn row(self) -> Option<&'static (i32, &'static str, usize, usize)> {
+        TYPES.iter().find(|(n, ..)| *n == self.0)
+    }
+
+    /// Whether this version knows what the number means. Newer ones are declined, never decoded.
+    pub fn is_known(self) -> bool {
+        self.row().is_some()
+    }
+
+    /// Every known type.
+    pub fn all() -> impl Iterator<Item = Dtype> {
+        TYPES.iter().map(|(n, ..)| Dtype(*n))
+    }
+
+    /// The block, of types whose sizes are compiled in.
+    pub fn block(self) -> Option<Block> {
+        let (_, _, elements, bytes) = *self.row()?;
+        (elements > 0).then_some(Block { elements, bytes })
+    }
+
+    /// Neither F32, F16 nor BF16.
+    pub fn is_quantized(self) -> bool {
+        !matches!(self, Dtype::F32 | Dtype::F16 | Dtype::BF16)
     }
 
     /// Name as ggml writes it, or the number.
     pub fn name(self) -> String {
-        const NAMES: &[(i32, &str)] = &[
-            (0, "f32"),
-            (1, "f16"),
-            (2, "q4_0"),
-            (3, "q4_1"),
-            (6, "q5_0"),
-            (7, "q5_1"),
-            (8, "q8_0"),
-            (10, "q2_K"),
-            (11, "q3_K"),
-            (12, "q4_K"),
-            (13, "q5_K"),
-            (14, "q6_K"),
-            (20, "iq4_nl"),
-            (23, "iq4_xs"),
-            (30, "bf16"),
-            (39, "mxfp4"),
-        ];
-        NAMES
-            .iter()
-            .find(|(n, _)| *n == self.0)
-            .map_or_else(|| format!("type{}", self.0), |(_, s)| (*s).to_owned())
+        self.row().map_or_else(|| format!("type{}", self.0), |(_, name, ..)| (*name).to_owned())
     }
 }
 
@@ -56,27 +104,42 @@ impl Dtype {
 pub struct TensorFacts {
     /// Element type.
     pub dtype: Dtype,
+    /// Its blocks on this host; `None` when the host cannot decode it or disagrees about them.
+    pub block: Option<Block>,
     /// Elements per dimension, the contiguous one first.
     pub ne: [i64; 4],
-    /// Strides in bytes.
+    /// Strides in bytes; the first is of a block.
     pub nb: [usize; 4],
 }
 
 impl TensorFacts {
     /// A contiguous tensor, as a file's header describes one.
     pub fn contiguous(dtype: Dtype, ne: [i64; 4]) -> TensorFacts {
-        let mut nb = [dtype.element_bytes().unwrap_or(1); 4];
+        let block = dtype.block();
+        let mut nb = [block.map_or(1, |b| b.bytes); 4];
         for i in 1..4 {
-            nb[i] = nb[i - 1].saturating_mul(usize::try_from(ne[i - 1]).unwrap_or(0));
+            let count = usize::try_from(ne[i - 1]).unwrap_or(0);
+            let blocks = if i == 1 { count / block.map_or(1, |b| b.elements) } else { count };
+            nb[i] = nb[i - 1].saturating_mul(blocks);
         }
-        TensorFacts { dtype, ne, nb }
+        TensorFacts { dtype, block, ne, nb }
+    }
+
+    /// Whether the elements of a row lie without gaps.
+    pub fn rows_are_dense(&self) -> bool {
+        self.block.is_some_and(|b| self.ne[0] == 1 || self.nb[0] == b.bytes)
     }
 
     /// Whether the elements lie without gaps in row order. A stride over a dimension of one
     /// element says nothing, so it is not looked at.
     pub fn is_contiguous(&self) -> bool {
-        let Some(mut expected) = self.dtype.element_bytes() else { return false };
-        self.ne.iter().zip(self.nb).all(|(&ne, nb)| {
+        let Some(block) = self.block else { return false };
+        let row = usize::try_from(self.ne[0]).ok().and_then(|k| block.row_bytes(k));
+        let Some(mut expected) = row else { return false };
+        if self.ne[0] != block.elements as i64 && self.nb[0] != block.bytes {
+            return false;
+        }
+        self.ne[1..].iter().zip(&self.nb[1..]).all(|(&ne, &nb)| {
             let fits = ne == 1 || nb == expected;
             match usize::try_from(ne).ok().and_then(|ne| expected.checked_mul(ne)) {
                 Some(next) => {

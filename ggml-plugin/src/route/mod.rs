@@ -6,7 +6,7 @@ mod mul_mat;
 mod reason;
 
 pub use crate::abi::ops::OpKind;
-pub use facts::{Dtype, OpFacts, TensorFacts};
+pub use facts::{Block, Dtype, OpFacts, TensorFacts};
 pub use reason::{REASONS, Reason};
 
 /// What the decision depends on besides the op.
@@ -16,6 +16,15 @@ pub struct Policy {
     pub engine: bool,
     /// Rows from which a product is worth the trip (`ROCKET_MIN_M`).
     pub min_m: usize,
+    /// The same for quantized weights (`ROCKET_MIN_M_QUANT`).
+    pub min_m_quant: usize,
+}
+
+impl Policy {
+    /// Rows from which a product with a weight of this type is taken.
+    pub fn min_rows(&self, weight: Dtype) -> usize {
+        if weight.is_quantized() { self.min_m_quant.max(self.min_m) } else { self.min_m }
+    }
 }
 
 /// How an accepted op runs.
@@ -23,14 +32,16 @@ pub struct Policy {
 pub enum Route {
     /// Nothing to compute: a leaf or a view.
     Nothing,
-    /// fp16 on the NPU: `m` rows (all of the activation's, batches included) by `k` by `n`.
+    /// fp16 on the NPU: `slices` products of `m` rows by `k` by `n`.
     Fp16 {
-        /// Rows of activation and result.
+        /// Rows of activation and result that share a weight, batches included.
         m: usize,
         /// Inner dimension.
         k: usize,
         /// Columns of the result, rows of the weight.
         n: usize,
+        /// Products: more than one when the weight is batched.
+        slices: usize,
     },
 }
 
@@ -40,6 +51,16 @@ impl Route {
         match self {
             Route::Nothing => "nothing",
             Route::Fp16 { .. } => "fp16",
+        }
+    }
+
+    /// Multiply-accumulates of the product itself.
+    pub fn macs(&self) -> u64 {
+        match *self {
+            Route::Nothing => 0,
+            Route::Fp16 { m, k, n, slices } => {
+                [m, k, n, slices].iter().fold(1u64, |p, &x| p.saturating_mul(x as u64))
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! MUL_MAT: weight `N x K` (K contiguous), activation `M x K` F32, result `M x N` F32
-//! (ggml-plugin-behaviour 2 and 3).
+//! MUL_MAT: weight `N x K` (K contiguous), activation `M x K` F32, result `M x N` F32, each
+//! perhaps batched over two more dimensions (ggml-plugin-behaviour 2 and 3).
 
 use super::{Dtype, OpFacts, Policy, Reason, Route};
 
@@ -25,7 +25,7 @@ pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
     if op.weight_in_host_memory == Some(false) {
         return Err(Reason::WeightNotInHostMemory);
     }
-    if !matches!(w.dtype, Dtype::F16 | Dtype::F32) {
+    if !w.dtype.is_known() || w.block.is_none() {
         return Err(Reason::WeightType);
     }
     if a.dtype != Dtype::F32 {
@@ -34,32 +34,43 @@ pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
     if r.dtype != Dtype::F32 {
         return Err(Reason::ResultType);
     }
-    if w.ne[2] != 1 || w.ne[3] != 1 {
-        return Err(Reason::WeightBatched);
-    }
     let dims = w.ne.iter().chain(&a.ne).chain(&r.ne);
     if dims.into_iter().any(|&n| n < 1) {
         return Err(Reason::Empty);
     }
-    if a.ne[0] != w.ne[0] || r.ne != [w.ne[1], a.ne[1], a.ne[2], a.ne[3]] {
+    // A weight of fewer batches serves several of the activation's.
+    let serves = |i: usize| a.ne[i] % w.ne[i] == 0;
+    if a.ne[0] != w.ne[0]
+        || r.ne != [w.ne[1], a.ne[1], a.ne[2], a.ne[3]]
+        || !(serves(2) && serves(3))
+    {
         return Err(Reason::ShapeMismatch);
     }
-    if !(w.is_contiguous() && a.is_contiguous() && r.is_contiguous()) {
+    let strided = a.nb.iter().zip(a.ne).any(|(nb, ne)| ne > 1 && !nb.is_multiple_of(4));
+    if !w.is_contiguous() || !r.is_contiguous() || !a.rows_are_dense() || strided {
         return Err(Reason::NotContiguous);
     }
     precision(&op.op_params)?;
-    // The weight is not batched, so a batched activation is one long list of rows.
+    let batched = w.ne[2] != 1 || w.ne[3] != 1;
+    // One weight for all rows: a batched activation is one long list. Else each weight has the
+    // rows of the batches that share it, which lie together in the result.
+    let (rows, slices) = match batched {
+        false => ([a.ne[1], a.ne[2], a.ne[3]], [1, 1]),
+        true => ([a.ne[1], a.ne[2] / w.ne[2], 1], [w.ne[2], a.ne[3]]),
+    };
     let product = |dims: &[i64]| {
         dims.iter().try_fold(1usize, |p, &n| p.checked_mul(usize::try_from(n).ok()?))
     };
-    let (Some(m), Some(k), Some(n)) =
-        (product(&a.ne[1..]), product(&[w.ne[0]]), product(&[w.ne[1]]))
+    let (Some(m), Some(k), Some(n), Some(slices)) =
+        (product(&rows), product(&[w.ne[0]]), product(&[w.ne[1]]), product(&slices))
     else {
         return Err(Reason::TooLarge);
     };
+    let whole = |x: usize| x.checked_mul(slices).is_some_and(|e| e <= usize::MAX / 8);
     for (x, y) in [(m, k), (k, n), (m, n)] {
-        if x.checked_mul(y).is_none_or(|e| e > MAX_ELEMENTS) {
-            return Err(Reason::TooLarge);
+        match x.checked_mul(y) {
+            Some(e) if e <= MAX_ELEMENTS && whole(e) => {}
+            _ => return Err(Reason::TooLarge),
         }
     }
     if k < MIN_K {
@@ -68,10 +79,10 @@ pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
     if n < MIN_N {
         return Err(Reason::NTooSmall);
     }
-    if m < policy.min_m {
+    if m < policy.min_rows(w.dtype) {
         return Err(Reason::TooFewRows);
     }
-    Ok(Route::Fp16 { m, k, n })
+    Ok(Route::Fp16 { m, k, n, slices })
 }
 
 /// A closed list: what is not known to be satisfied is declined.

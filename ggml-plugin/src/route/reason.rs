@@ -31,13 +31,13 @@ reasons! {
     NoEngine "no_engine"
         "nothing in this process can run NPU jobs.";
     TooFewRows "too_few_rows"
-        "fewer rows than ROCKET_MIN_M: the CPU is faster.";
+        "fewer rows than ROCKET_MIN_M (ROCKET_MIN_M_QUANT for quantized weights): the CPU is faster.";
     KTooSmall "k_too_small"
         "the inner dimension is below 64: not worth the transfer.";
     NTooSmall "n_too_small"
         "the weight has fewer than 64 rows: not worth the transfer.";
     TooLarge "too_large"
-        "a matrix has more than 2^32 elements, beyond the NPU's address window.";
+        "a matrix has more than 2^30 elements, beyond the NPU's address window.";
     Empty "empty"
         "a dimension is empty.";
     ShapeMismatch "shape_mismatch"
@@ -47,15 +47,13 @@ reasons! {
     WeightNotInHostMemory "weight_not_in_host_memory"
         "the weight lies in memory only its owner understands (CPU_REPACK or a GPU); `-nr` keeps repacked weights plain.";
     WeightType "weight_type"
-        "the weight is neither F16 nor F32.";
-    WeightBatched "weight_batched"
-        "the weight has more than two dimensions.";
+        "the weight's type is newer than this plugin, or the host cannot decode it.";
     ActivationType "activation_type"
         "the activation is not F32.";
     ResultType "result_type"
         "the result is not F32.";
     NotContiguous "not_contiguous"
-        "an operand or the result has gaps between its rows.";
+        "the weight or the result has gaps, or the activation has gaps inside its rows.";
     AccumulatorPrecision "accumulator_precision"
         "the model asks for an accumulator finer than F16.";
     ActivationPrecision "activation_precision"

@@ -5,7 +5,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-const POLICY: Policy = Policy { engine: true, min_m: 128 };
+const POLICY: Policy = Policy { engine: true, min_m: 128, min_m_quant: 128 };
 
 fn op(m: i64, k: i64, n: i64) -> OpFacts {
     OpFacts {
@@ -27,7 +27,7 @@ fn with(change: impl FnOnce(&mut OpFacts)) -> Result<Route, Reason> {
 
 #[test]
 fn the_plain_case() {
-    assert_eq!(with(|_| ()), Ok(Route::Fp16 { m: 512, k: 576, n: 1536 }));
+    assert_eq!(with(|_| ()), Ok(Route::Fp16 { m: 512, k: 576, n: 1536, slices: 1 }));
     assert_eq!(with(|o| o.weight_in_host_memory = Some(true)).map(|r| r.name()), Ok("fp16"));
     let f32w = with(|o| o.weight = TensorFacts::contiguous(Dtype::F32, [576, 1536, 1, 1]));
     assert!(f32w.is_ok());
@@ -54,10 +54,12 @@ fn views_always_and_other_ops_never() {
 
 #[test]
 fn each_reason_has_a_case() {
-    let t = TensorFacts::contiguous;
     let cases: Vec<(Result<Route, Reason>, Reason)> = vec![
         (with(|o| o.kind = OpKind::Other), Reason::OpNotSupported),
-        (decide(&op(512, 64, 64), &Policy { engine: false, min_m: 8 }), Reason::NoEngine),
+        (
+            decide(&op(512, 64, 64), &Policy { engine: false, min_m: 8, min_m_quant: 8 }),
+            Reason::NoEngine,
+        ),
         (decide(&op(127, 576, 576), &POLICY), Reason::TooFewRows),
         (decide(&op(512, 63, 576), &POLICY), Reason::KTooSmall),
         (decide(&op(512, 576, 63), &POLICY), Reason::NTooSmall),
@@ -66,11 +68,10 @@ fn each_reason_has_a_case() {
         (with(|o| o.activation.ne[0] = 575), Reason::ShapeMismatch),
         (with(|o| o.weight_is_leaf = false), Reason::WeightNotLeaf),
         (with(|o| o.weight_in_host_memory = Some(false)), Reason::WeightNotInHostMemory),
-        (with(|o| o.weight.dtype = Dtype::BF16), Reason::WeightType),
-        (with(|o| o.weight.ne[2] = 2), Reason::WeightBatched),
+        (with(|o| o.weight.dtype = Dtype(43)), Reason::WeightType),
         (with(|o| o.activation.dtype = Dtype::F16), Reason::ActivationType),
         (with(|o| o.result.dtype = Dtype::F16), Reason::ResultType),
-        (with(|o| o.activation.nb[1] += 4), Reason::NotContiguous),
+        (with(|o| o.result.nb[1] += 4), Reason::NotContiguous),
         (with(|o| o.op_params[0] = 10), Reason::AccumulatorPrecision),
         (with(|o| o.op_params[3] = 15), Reason::ActivationPrecision),
         (with(|o| o.op_params[1] = 1), Reason::Hinted),
@@ -81,7 +82,8 @@ fn each_reason_has_a_case() {
     }
     let covered: HashSet<_> = cases.iter().map(|(_, r)| *r).collect();
     assert_eq!(covered, REASONS.iter().copied().collect());
-    assert!(with(|o| o.weight = t(Dtype::F16, [576, 1536, 1, 2])).is_err());
+    // A host that cannot decode the type, or stores it otherwise than the file format says.
+    assert_eq!(with(|o| o.weight.block = None), Err(Reason::WeightType));
 }
 
 #[test]
@@ -97,12 +99,106 @@ fn every_declared_precision() {
     }
 }
 
+/// ggml-abi 2.9: the numbers, each with its block's size in elements and bytes.
 #[test]
 fn every_weight_type() {
+    let numbers = [0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23];
+    let known: HashSet<i32> = numbers.into_iter().chain([29, 30, 34, 35, 39, 40, 41, 42]).collect();
+    let unsized_here = [40, 41, 42];
     for number in -1..64 {
         let d = Dtype(number);
-        let got = with(|o| o.weight = TensorFacts::contiguous(d, [576, 1536, 1, 1]));
-        assert_eq!(got.is_ok(), number == 0 || number == 1, "{}", d.name());
+        let mut weight = TensorFacts::contiguous(d, [512, 1536, 1, 1]);
+        if unsized_here.contains(&number) {
+            // As a host describes it.
+            let block = Block { elements: 64, bytes: 36 };
+            weight = TensorFacts { block: Some(block), nb: [36, 288, 442_368, 442_368], ..weight };
+        }
+        let got = with(|o| {
+            o.weight = weight;
+            o.activation = TensorFacts::contiguous(Dtype::F32, [512, 512, 1, 1]);
+        });
+        assert_eq!(got.is_ok(), known.contains(&number), "{} {got:?}", d.name());
+        assert_eq!(d.is_known(), known.contains(&number));
+        assert_eq!(d.is_quantized(), ![0, 1, 30].contains(&number));
+    }
+}
+
+/// Quantized weights have a threshold of their own, never below the other one.
+#[test]
+fn thresholds_by_weight_type() {
+    let policy = Policy { engine: true, min_m: 32, min_m_quant: 100 };
+    let low = Policy { engine: true, min_m: 32, min_m_quant: 8 };
+    let at = |d, m, policy: &Policy| {
+        let mut o = op(m, 512, 576);
+        o.weight = TensorFacts::contiguous(d, [512, 576, 1, 1]);
+        decide(&o, policy).is_ok()
+    };
+    for d in Dtype::all().filter(|d| d.block().is_some()) {
+        let bound = if d.is_quantized() { 100 } else { 32 };
+        assert!(at(d, bound, &policy) && !at(d, bound - 1, &policy), "{}", d.name());
+        assert!(at(d, 32, &low) && !at(d, 31, &low), "{}", d.name());
+    }
+}
+
+/// A row must be whole blocks; ggml itself never makes another.
+#[test]
+fn a_row_of_part_blocks_is_declined() {
+    let q8 = |k| {
+        let mut o = op(512, k, 576);
+        o.weight = TensorFacts::contiguous(Dtype(8), [k, 576, 1, 1]);
+        decide(&o, &POLICY)
+    };
+    assert!(q8(96).is_ok());
+    assert_eq!(q8(97), Err(Reason::NotContiguous));
+}
+
+/// Off every grid of the hardware: padded, not declined (SigLIP's K = 4304).
+#[test]
+fn sizes_off_the_grid() {
+    for (m, k, n) in [(729, 4304, 1152), (129, 65, 67), (130, 4097, 1001)] {
+        let want = Route::Fp16 { m, k, n, slices: 1 };
+        assert_eq!(decide(&op(m as i64, k as i64, n as i64), &POLICY), Ok(want));
+    }
+}
+
+/// Weights over more dimensions: one product for each weight and outer batch, whose rows are those
+/// of the batches that share it.
+#[test]
+fn batched_weights() {
+    let batched = |w: [i64; 2], a: [i64; 2], m: i64| {
+        let mut o = op(m, 576, 64);
+        o.weight = TensorFacts::contiguous(Dtype::F16, [576, 64, w[0], w[1]]);
+        o.activation = TensorFacts::contiguous(Dtype::F32, [576, m, a[0], a[1]]);
+        o.result = TensorFacts::contiguous(Dtype::F32, [64, m, a[0], a[1]]);
+        decide(&o, &POLICY)
+    };
+    let fp16 = |m, slices| Ok(Route::Fp16 { m, k: 576, n: 64, slices });
+    assert_eq!(batched([4, 1], [4, 1], 128), fp16(128, 4));
+    assert_eq!(batched([4, 1], [8, 1], 64), fp16(128, 4));
+    assert_eq!(batched([2, 3], [4, 6], 100), fp16(200, 12));
+    assert_eq!(batched([1, 2], [8, 2], 16), fp16(128, 2));
+    assert_eq!(batched([4, 1], [4, 1], 127), Err(Reason::TooFewRows));
+    for (w, a) in [([4, 1], [6, 1]), ([4, 1], [2, 1]), ([1, 3], [1, 4]), ([3, 1], [4, 1])] {
+        assert_eq!(batched(w, a, 512), Err(Reason::ShapeMismatch), "{w:?} {a:?}");
+    }
+}
+
+/// Rows may lie anywhere, as long as each is dense and the distances are whole floats.
+#[test]
+fn strided_activations() {
+    let strided = |nb: [usize; 4]| {
+        let mut o = op(64, 576, 64);
+        o.activation = TensorFacts { nb, ..TensorFacts::contiguous(Dtype::F32, [576, 64, 4, 2]) };
+        o.result = TensorFacts::contiguous(Dtype::F32, [64, 64, 4, 2]);
+        decide(&o, &POLICY)
+    };
+    let fp16 = Ok(Route::Fp16 { m: 512, k: 576, n: 64, slices: 1 });
+    // Gaps; dimensions permuted; one row for all.
+    for nb in [[4, 4096, 1 << 20, 1 << 22], [4, 9216, 2304, 589_824], [4, 0, 0, 0]] {
+        assert_eq!(strided(nb), fp16);
+    }
+    for nb in [[8, 4608, 1 << 20, 1 << 22], [4, 2306, 1 << 20, 1 << 22], [4, 2304, 3, 8]] {
+        assert_eq!(strided(nb), Err(Reason::NotContiguous));
     }
 }
 
@@ -111,7 +207,7 @@ fn batches_are_rows() {
     let mut o = op(4, 576, 64);
     o.activation = TensorFacts::contiguous(Dtype::F32, [576, 4, 8, 4]);
     o.result = TensorFacts::contiguous(Dtype::F32, [64, 4, 8, 4]);
-    assert_eq!(decide(&o, &POLICY), Ok(Route::Fp16 { m: 128, k: 576, n: 64 }));
+    assert_eq!(decide(&o, &POLICY), Ok(Route::Fp16 { m: 128, k: 576, n: 64, slices: 1 }));
     // A stride over a dimension of one element says nothing.
     o = op(128, 576, 64);
     o.activation.nb[2] = 12345;
@@ -158,14 +254,14 @@ proptest! {
         n in prop_oneof![1i64..130, 1i64..1 << 34],
         min_m in 8usize..256,
     ) {
-        let policy = Policy { engine: true, min_m };
+        let policy = Policy { engine: true, min_m, min_m_quant: 8 };
         let (mu, ku, nu) = (m as usize, k as usize, n as usize);
         let fits = [(m, k), (k, n), (m, n)]
             .iter()
             .all(|&(x, y)| (x as u128) * (y as u128) <= MAX_ELEMENTS as u128);
         let take = fits && mu >= min_m && ku >= MIN_K && nu >= MIN_N;
         let got = decide(&op(m, k, n), &policy);
-        prop_assert_eq!(got.ok(), take.then_some(Route::Fp16 { m: mu, k: ku, n: nu }));
+        prop_assert_eq!(got.ok(), take.then_some(Route::Fp16 { m: mu, k: ku, n: nu, slices: 1 }));
     }
 
     /// No combination of numbers panics, and nothing with odd strides or dimensions is accepted
@@ -177,7 +273,7 @@ proptest! {
         params in prop::array::uniform16(any::<i32>()),
         dtype in -2i32..50,
     ) {
-        let facts = TensorFacts { dtype: Dtype(dtype), ne, nb };
+        let facts = TensorFacts { dtype: Dtype(dtype), block: Dtype(dtype).block(), ne, nb };
         let o = OpFacts { weight: facts, activation: facts, result: facts, op_params: params, ..op(1, 1, 1) };
         prop_assert!(decide(&o, &POLICY).is_err());
         let _ = facts.is_contiguous();

@@ -82,7 +82,7 @@ pub fn drain_on_signals() {
 
 /// Keeps the ending signals away from this thread: a worker that slept in a handler could not
 /// wait for its jobs.
-pub(crate) fn leave_signals_to_others() {
+pub fn leave_signals_to_others() {
     let set: SigSet = ENDING_SIGNALS.into_iter().collect();
     // It cannot fail with a valid set; if it did, the handler's patience bounds the harm.
     let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&set), None);

@@ -15,6 +15,6 @@ mod tests;
 pub use bo::Bo;
 pub use file::{File, JOB_TIMEOUT_MS, Job, Pending, TAIL_BYTES};
 pub use in_flight::drain_on_signals;
-pub(crate) use in_flight::leave_signals_to_others;
+pub use in_flight::leave_signals_to_others;
 pub use kernel::{KernelBoard, KernelNode};
 pub use node::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node, SharedWords};

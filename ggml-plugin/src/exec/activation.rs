@@ -1,0 +1,182 @@
+//! The activation of one product: strided rows in, dense F16 rows and their scales out.
+//!
+//! Beside a quantized weight the host's CPU rounds activations to 8 bits; this does not. Imitating
+//! it brings the results no nearer to the CPU's: differences in the last bit change which way
+//! values round, and after a few layers two runs differ by as much as the rounding itself. The CPU
+//! backend's own variants for different instruction sets differ from each other that much.
+
+use super::{Redo, scale};
+use half::f16;
+
+/// Rows of `k` elements over three dimensions, each with a stride of its own.
+#[derive(Debug, Clone, Copy)]
+pub struct Activation<'a> {
+    data: &'a [f32],
+    k: usize,
+    rows: [usize; 3],
+    strides: [usize; 3],
+}
+
+impl<'a> Activation<'a> {
+    /// `rows` rows of `k` elements; `strides` are in elements. `None` when the last one does not
+    /// lie in `data`.
+    pub fn new(
+        data: &'a [f32],
+        k: usize,
+        rows: [usize; 3],
+        strides: [usize; 3],
+    ) -> Option<Activation<'a>> {
+        (Self::extent(k, rows, strides)? <= data.len()).then_some(Activation {
+            data,
+            k,
+            rows,
+            strides,
+        })
+    }
+
+    /// Elements from the first of the first row to the last of the last.
+    pub fn extent(k: usize, rows: [usize; 3], strides: [usize; 3]) -> Option<usize> {
+        rows.iter().zip(strides).try_fold(k, |sum, (&n, stride)| {
+            sum.checked_add(n.checked_sub(1)?.checked_mul(stride)?)
+        })
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.rows.iter().product()
+    }
+
+    /// Never: a dimension has at least one element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn row(&self, i: usize) -> &'a [f32] {
+        let [a, b, _] = self.rows;
+        let at = [i % a, i / a % b, i / a / b];
+        let first: usize = at.iter().zip(self.strides).map(|(i, s)| i * s).sum();
+        &self.data[first..][..self.k]
+    }
+}
+
+/// Dense rows for the NPU.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    /// `m` rows of `k`, magnitudes at most 1.
+    pub rows: Vec<f16>,
+    /// The power of two that each row was divided by.
+    pub scales: Vec<f32>,
+}
+
+/// Elements below which one thread is enough: a fraction of a millisecond.
+const WORTH_THREADS: usize = 1 << 18;
+
+impl Prepared {
+    /// Fills this from `a`, on up to `threads` threads.
+    ///
+    /// # Errors
+    /// A row that cannot be converted.
+    pub fn fill(&mut self, a: &Activation<'_>, threads: usize) -> Result<(), Redo> {
+        let (m, k) = (a.len(), a.k);
+        self.rows.resize(m * k, f16::ZERO);
+        self.scales.resize(m, 0.0);
+        let threads = if m * k < WORTH_THREADS { 1 } else { threads.clamp(1, m) };
+        let each = m.div_ceil(threads);
+        let parts = self.rows.chunks_mut(each * k).zip(self.scales.chunks_mut(each)).enumerate();
+        if threads == 1 {
+            return parts.map(|(i, (rows, scales))| part(a, i * each, rows, scales)).collect();
+        }
+        std::thread::scope(|scope| {
+            let running: Vec<_> = parts
+                .map(|(i, (rows, scales))| {
+                    scope.spawn(move || {
+                        rocket_runtime::device::leave_signals_to_others();
+                        part(a, i * each, rows, scales)
+                    })
+                })
+                .collect();
+            running.into_iter().try_for_each(|t| t.join().unwrap_or(Err(Redo::EnginePanic)))
+        })
+    }
+}
+
+/// Rows `first ..` of `a`.
+fn part(
+    a: &Activation<'_>,
+    first: usize,
+    rows: &mut [f16],
+    scales: &mut [f32],
+) -> Result<(), Redo> {
+    rows.chunks_exact_mut(a.k).zip(scales).enumerate().try_for_each(|(i, (out, s))| {
+        let row = a.row(first + i);
+        *s = scale::row_scale(row)?;
+        scale::to_f16(row, *s, out);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the rows must be: converted one by one, in the order of the indices.
+    fn expected(data: &[f32], k: usize, rows: [usize; 3], strides: [usize; 3]) -> Vec<f32> {
+        let mut out = Vec::new();
+        for c in 0..rows[2] {
+            for b in 0..rows[1] {
+                for a in 0..rows[0] {
+                    let first = a * strides[0] + b * strides[1] + c * strides[2];
+                    out.extend_from_slice(&data[first..first + k]);
+                }
+            }
+        }
+        out
+    }
+
+    proptest! {
+        /// Any strides, gaps and overlaps included, on any number of threads.
+        #[test]
+        fn rows_are_gathered_in_order(
+            k in 1usize..40,
+            rows in prop::array::uniform3(1usize..5),
+            gaps in prop::array::uniform3(0usize..50),
+            threads in 1usize..5,
+        ) {
+            let extent = Activation::extent(k, rows, gaps).unwrap();
+            let data: Vec<f32> = (0..extent).map(|i| (i % 1000) as f32 / 8.0 - 60.0).collect();
+            let a = Activation::new(&data, k, rows, gaps).unwrap();
+            prop_assert!(Activation::new(&data[1..], k, rows, gaps).is_none());
+            let mut p = Prepared::default();
+            // Left over from a larger op.
+            p.rows = vec![f16::NAN; 9000];
+            p.scales = vec![f32::NAN; 900];
+            p.fill(&a, threads).unwrap();
+            let want = expected(&data, k, rows, gaps);
+            prop_assert_eq!(p.rows.len(), want.len());
+            prop_assert_eq!(p.scales.len() * k, want.len());
+            for (i, (got, want)) in p.rows.iter().zip(&want).enumerate() {
+                prop_assert_eq!(got.to_f32() * p.scales[i / k], *want);
+            }
+        }
+    }
+
+    /// Large enough for threads: the same rows, and a bad one is found wherever it is.
+    #[test]
+    fn threads_change_nothing() {
+        let (m, k) = (700, 512);
+        let mut data: Vec<f32> = (0..m * k).map(|i| (i % 977) as f32 / 61.0 - 8.0).collect();
+        let fill = |data: &[f32], threads| {
+            let mut p = Prepared::default();
+            let a = Activation::new(data, k, [m, 1, 1], [k, 0, 0]).unwrap();
+            p.fill(&a, threads).map(|()| (p.rows, p.scales))
+        };
+        assert!(m * k >= WORTH_THREADS);
+        assert_eq!(fill(&data, 1), fill(&data, 3));
+        for at in [0, m * k / 2, m * k - 1] {
+            let old = std::mem::replace(&mut data[at], f32::NAN);
+            assert_eq!(fill(&data, 3), Err(Redo::ActivationNotFinite));
+            data[at] = old;
+        }
+    }
+}

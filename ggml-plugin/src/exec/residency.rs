@@ -1,0 +1,257 @@
+//! Which packed weights stay, whose they are, and when they go.
+//!
+//! Buffer objects are pinned memory: nothing can take them back (kernel-and-uapi A.3). So they go
+//! with the last context that used them, and earlier when the system runs short.
+
+use super::engine::WeightKey;
+use super::pressure::Pressure;
+use super::weight::Columns;
+use crate::knobs::{self, Budget, Knobs};
+use rocket_runtime::matmul::Resident;
+use rocket_runtime::{Error, Result};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A packed weight.
+#[derive(Debug)]
+pub struct Packed {
+    /// Its tiles.
+    pub tiles: Resident,
+    /// What the result's columns need.
+    pub columns: Arc<Columns>,
+}
+
+/// How much may stay.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Bytes in all; `None` is unlimited.
+    pub total: Option<u64>,
+    /// Bytes of quantized weights.
+    pub quantized: Share,
+    /// Bytes of F16, BF16 and F32 weights.
+    pub float: Share,
+    /// Bytes of MemAvailable that stay free of resident weights; `None` is half a GiB or a tenth
+    /// of the machine.
+    pub reserve: Option<u64>,
+}
+
+impl Rules {
+    /// As the settings say.
+    pub fn of(knobs: &Knobs) -> Rules {
+        let share = |class| match class {
+            _ if knobs.no_prepack => Share::Nothing,
+            knobs::Residency::Auto => Share::All,
+            knobs::Residency::Off => Share::Nothing,
+            knobs::Residency::Bytes(bytes) => Share::Bytes(bytes),
+        };
+        let (total, reserve) = match knobs.cache {
+            Budget::Auto { reserve } => (None, Some(reserve.unwrap_or_else(automatic_reserve))),
+            Budget::Bytes(bytes) => (Some(bytes), None),
+            Budget::Unlimited => (None, None),
+        };
+        Rules {
+            total,
+            quantized: share(knobs.quant_resident),
+            float: share(knobs.f16_resident),
+            reserve,
+        }
+    }
+}
+
+/// What an automatic budget leaves to everything else: decode reads the model's file through the
+/// page cache, which counts as available.
+fn automatic_reserve() -> u64 {
+    let total = rocket_runtime::board::memory(Path::new("/")).map_or(0, |m| m.total);
+    (1 << 30).max(total / 4)
+}
+
+/// The part of one class of weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Share {
+    /// As much as there is.
+    #[default]
+    All,
+    /// So many bytes.
+    Bytes(u64),
+    /// Nothing: they are streamed.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// `None`: it was looked at and holds an element that is not finite.
+    packed: Option<Arc<Packed>>,
+    owners: HashSet<u64>,
+    used: u64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    entries: HashMap<WeightKey, Entry>,
+    clock: u64,
+    /// Weights that were asked for, by whether they found room.
+    offered: HashSet<WeightKey>,
+    /// Why the first one found none.
+    refused: Option<String>,
+    shed: u64,
+    /// What was last told.
+    told: Option<String>,
+}
+
+/// The resident weights of one engine.
+#[derive(Debug)]
+pub struct Residency {
+    rules: Rules,
+    state: Mutex<State>,
+    pressure: Pressure,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Held {
+    /// It is packed; `true` when that happened just now.
+    Packed(Arc<Packed>, bool),
+    /// It holds an element that is not finite.
+    Unfit,
+    /// No room: stream it.
+    No,
+}
+
+impl Residency {
+    /// Nothing yet.
+    pub fn new(rules: Rules, pressure: Pressure) -> Residency {
+        Residency { rules, state: Mutex::default(), pressure }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The weight, packed now if it is new and there is room. Others wait meanwhile: two contexts
+    /// must not pack the same weight twice.
+    ///
+    /// # Errors
+    /// Those of `pack`, but for a lack of memory: that is [`Held::No`].
+    pub fn get(
+        &self,
+        key: WeightKey,
+        owner: u64,
+        pack: impl FnOnce() -> Result<Packed>,
+    ) -> Result<Held> {
+        let mut s = self.state();
+        s.clock += 1;
+        let now = s.clock;
+        if let Some(e) = s.entries.get_mut(&key) {
+            e.used = now;
+            e.owners.insert(owner);
+            return Ok(e.packed.clone().map_or(Held::Unfit, |p| Held::Packed(p, false)));
+        }
+        s.offered.insert(key);
+        if let Err(why) = self.admit(&s, &key) {
+            s.refused.get_or_insert(why);
+            return Ok(Held::No);
+        }
+        let packed = match pack() {
+            Ok(p) => p.columns.fit().then(|| Arc::new(p)),
+            Err(Error::Memory { why, .. }) => {
+                s.refused.get_or_insert(why);
+                return Ok(Held::No);
+            }
+            Err(e) => return Err(e),
+        };
+        let entry = Entry { packed: packed.clone(), owners: HashSet::from([owner]), used: now };
+        s.entries.insert(key, entry);
+        Ok(packed.map_or(Held::Unfit, |p| Held::Packed(p, true)))
+    }
+
+    fn admit(&self, s: &State, key: &WeightKey) -> std::result::Result<(), String> {
+        if !self.pressure.admits(key.packed_bytes()) {
+            return Err("available memory is at its reserve".to_owned());
+        }
+        let (quantized, share, knob) = match key.dtype.is_quantized() {
+            true => (true, self.rules.quantized, "ROCKET_QUANT_RESIDENT"),
+            false => (false, self.rules.float, "ROCKET_F16_RESIDENT"),
+        };
+        let limit = match share {
+            Share::All => return Ok(()),
+            Share::Nothing => return Err(format!("{knob} is off")),
+            Share::Bytes(limit) => limit,
+        };
+        let of_class = |k: &&WeightKey| k.dtype.is_quantized() == quantized;
+        let used: u64 = s.entries.keys().filter(of_class).map(WeightKey::packed_bytes).sum();
+        match used + key.packed_bytes() <= limit {
+            true => Ok(()),
+            false => Err(format!("{} of the {} MB of {knob} are used", used >> 20, limit >> 20)),
+        }
+    }
+
+    /// Drops what only `owner` used.
+    pub fn release(&self, owner: u64) {
+        self.state().entries.retain(|_, e| {
+            e.owners.remove(&owner);
+            !e.owners.is_empty()
+        });
+    }
+
+    /// Gives memory back when the system is short of it: the least recently used first. Called
+    /// before each op; it reads the system's figures a few times a second at most.
+    pub fn relieve(&self) {
+        let mut short = self.pressure.shortage(self.bytes());
+        if short == 0 {
+            return;
+        }
+        let mut s = self.state();
+        let mut by_age: Vec<(u64, WeightKey)> =
+            s.entries.iter().map(|(k, e)| (e.used, *k)).collect();
+        by_age.sort_unstable_by_key(|(used, _)| *used);
+        let mut count = 0;
+        for (_, key) in by_age {
+            if short == 0 {
+                break;
+            }
+            let bytes =
+                s.entries.remove(&key).and_then(|e| e.packed).map_or(0, |p| p.tiles.bytes());
+            short = short.saturating_sub(bytes);
+            s.shed += bytes;
+            count += 1;
+        }
+        tracing::warn!(
+            "memory is short: {count} resident weights were given back; they are streamed until \
+             there is room again"
+        );
+    }
+
+    /// Bytes that are resident.
+    pub fn bytes(&self) -> u64 {
+        let s = self.state();
+        s.entries.values().filter_map(|e| e.packed.as_ref()).map(|p| p.tiles.bytes()).sum()
+    }
+
+    /// How many weights are resident, and why not more; once for each state of things.
+    pub fn outcome(&self) -> Option<String> {
+        let bytes = self.bytes();
+        let mut s = self.state();
+        let offered = s.offered.len();
+        let resident = s.entries.values().filter(|e| e.packed.is_some()).count();
+        if offered == 0 {
+            return None;
+        }
+        let mut text = format!("{resident} of {offered} weights resident ({} MB)", bytes >> 20);
+        if let Some(why) = &s.refused {
+            text += &format!("; the others are packed for every micro-batch: {why}");
+        }
+        if s.shed > 0 {
+            text += &format!("; {} MB given back under memory pressure", s.shed >> 20);
+        }
+        (s.told.replace(text.clone()) != Some(text.clone())).then_some(text)
+    }
+}
+
+impl WeightKey {
+    /// About the bytes it takes packed: fp16 on the hardware's grid.
+    fn packed_bytes(&self) -> u64 {
+        let [n, k] = self.shape;
+        (n.next_multiple_of(16) * k.next_multiple_of(32) * 2) as u64
+    }
+}
