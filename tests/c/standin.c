@@ -224,6 +224,24 @@ EXPORT int64_t ggml_blck_size(int t) {
     (void)t;
     return 1;
 }
+EXPORT const char *ggml_backend_buft_name(void *b) {
+    return b == &host_memory ? "CPU" : "?";
+}
+struct traits {
+    const char *name;
+    int64_t block, interleave;
+    size_t bytes;
+    bool is_quantized;
+    void (*to_float)(const void *, float *, int64_t);
+    slot from_float;
+};
+_Static_assert(sizeof(struct traits) == 56, "ggml-abi 2.8");
+// F32 alone, which needs no decoder.
+EXPORT const struct traits *ggml_get_type_traits(int t) {
+    static const struct traits f32 = {.name = "f32", .block = 1, .bytes = 4};
+    if (t != 0) fprintf(stderr, "traits of type %d were asked\n", t), abort();
+    return &f32;
+}
 EXPORT struct device *ggml_backend_dev_by_type(int t) {
     (void)t;
     return NULL;

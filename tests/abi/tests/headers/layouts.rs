@@ -2,7 +2,7 @@
 
 use crate::clang::Headers;
 use ggml_rocket::abi::constants::{USAGE_WEIGHTS, level, status};
-use ggml_rocket::abi::host::InitParams;
+use ggml_rocket::abi::host::{InitParams, TypeTraits};
 use ggml_rocket::abi::props::{CapsA, CapsB, PropsA, PropsB};
 use ggml_rocket::abi::tensor::{FLAG_COMPUTE, MAX_DIMS, MAX_NAME, Tensor};
 use ggml_rocket::abi::{Generation, slot};
@@ -187,16 +187,11 @@ pub fn public(h: &Headers, g: &Generation) -> Vec<Difference> {
     f.0
 }
 
-/// Type traits, from ggml-abi 2.8 (and what ggml-cpu.h adds to them).
+/// Type traits, and those of ggml-cpu.h as ggml-abi has them.
 pub fn traits(h: &Headers) -> Vec<Difference> {
-    let base: Fields = vec![
-        ("", 56),
-        ("type_name", 0),
-        ("blck_size", 8),
-        ("type_size", 24),
-        ("is_quantized", 32),
-        ("to_float", 40),
-    ];
+    let base = layout!(TypeTraits: type_name = "type_name", blck_size = "blck_size",
+        blck_size_interleave = "blck_size_interleave", type_size = "type_size",
+        is_quantized = "is_quantized", to_float = "to_float", from_float_ref = "from_float_ref");
     let cpu: Fields = vec![("from_float", 0), ("vec_dot", 8), ("vec_dot_type", 16)];
     let mut all = fields(h, "ggml_type_traits", &base);
     all.extend(fields(h, "ggml_type_traits_cpu", &cpu));
