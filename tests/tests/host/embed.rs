@@ -45,7 +45,8 @@ fn check(file: &str) {
     let worst = cpu.iter().zip(&npu).map(|(a, b)| cosine(a, b)).fold(1.0, f64::min);
     let (alike, unlike) = (cosine(&cpu[0], &npu[1]), cosine(&cpu[0], &npu[2]));
     let report = macs::read(&report);
-    let rows = report["ops"][0]["m"].as_u64().expect("a count") as usize;
+    let rows = report["ops"][0]["m"].as_u64();
+    let rows = rows.unwrap_or_else(|| panic!("nothing ran: {}", report["reasons"])) as usize;
     println!(
         "{file}, {rows} rows: cosine with the CPU's at least {worst:.7}; \
          control: {alike:.4} for a sentence alike, {unlike:.4} for another one"

@@ -1,4 +1,15 @@
 //! llama.cpp hosts of older generations of ggml's interface than Debian's, with the same library.
+//!
+//! Debian's own for arm64 runs under qemu, but slowly and with the board's deadlines passing when
+//! the machine is busy, so that no test does it. By hand, with `scripts/build-aarch64`'s library
+//! and `host_prebuilt arm64` of `scripts/lib/host.sh` unpacked in ROOT:
+//!
+//! ```text
+//! GGML_BACKEND_PATH=.../libggml_rocket.so ROCKET_DEVICE=sim ROCKET_MIN_M=8 \
+//!   OMP_WAIT_POLICY=passive qemu-aarch64-static -cpu cortex-a76 -L ROOT \
+//!   ROOT/usr/bin/llama-completion -m smollm2-q8_0.gguf -p "about forty tokens" -n 2 --temp 0 \
+//!   -no-cnv --no-warmup -nr -t 2 -fit off
+//! ```
 
 use crate::kld::measure;
 use crate::{Setup, first_words, gguf, lines_of_ours, macs, named, run};
