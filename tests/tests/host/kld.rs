@@ -51,12 +51,11 @@ fn number_after(text: &str, label: &str) -> f64 {
 /// Runs `model` on the board and on the CPU, and `control` on the CPU.
 pub fn measure(s: &Setup, model: &Path, control: &Path) -> Measured {
     let file = |name: &str| s.scratch.path().join(name);
-    let (text, decoded) = (file("text.txt"), file("decoded.gguf"));
+    let text = file("text.txt");
     let (exact, own) = (file("exact.kld"), file("own.kld"));
     std::fs::write(&text, include_str!("../../data/text.txt")).expect("writes");
     let begun = Instant::now();
-    let mut c = s.command("llama-quantize");
-    run(c.arg("--allow-requantize").arg(model).arg(&decoded).args(["F32", "2"]));
+    let decoded = s.decoded(model);
 
     let perplexity = |mut c: Command, model: &Path, base: &Path| {
         c.arg("-m").arg(model).arg("-f").arg(&text).args(OPTIONS);

@@ -66,6 +66,14 @@ impl Setup {
         self.model.with_file_name(name)
     }
 
+    /// The same weights in F32, in the scratch folder.
+    pub fn decoded(&self, model: &Path) -> PathBuf {
+        let to = self.scratch.path().join("decoded.gguf");
+        let mut c = self.command("llama-quantize");
+        run(c.arg("--allow-requantize").arg(model).arg(&to).args(["F32", "2"]));
+        to
+    }
+
     /// A program of the host that sees the model, the plugin and the scratch folder.
     pub fn command(&self, program: &str) -> Command {
         self.command_with(program, |_| {})
