@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Debug, clap::Args)]
@@ -23,6 +24,9 @@ pub struct Arguments {
     /// Only faults whose text begins so.
     #[arg(long, default_value = "")]
     only: String,
+    /// Runs at once.
+    #[arg(long, default_value_t = 4)]
+    jobs: usize,
     /// Seconds after which a run counts as hanging.
     #[arg(long, default_value_t = 60)]
     patience: u64,
@@ -180,36 +184,87 @@ pub fn run(host: &Path, plugin: &Path, arguments: &Arguments) -> Result<bool> {
         bail!("without a fault it does not run on the NPU:\n{}", healthy.text);
     }
     println!("without a fault: right on the NPU, {} ms", healthy.took.as_millis());
-    let (mut runs, mut bad, mut longest) = (0, 0, Duration::ZERO);
-    let mut all: BTreeMap<Outcome, u64> = BTreeMap::new();
-    for (before, after) in KINDS.iter().filter(|(k, _)| k.starts_with(&arguments.only)) {
-        let mut tally: BTreeMap<Outcome, u64> = BTreeMap::new();
-        for n in 0.. {
-            let fault = format!("{before}{n}{after}");
-            let run = one(host, plugin, arguments, Some(&fault))?;
-            runs += 1;
-            longest = longest.max(run.took);
-            if run.outcome == Outcome::Bad {
-                bad += 1;
-                println!("!! {fault}:\n{}", run.text);
-            }
-            if run.met == 0 && run.outcome != Outcome::Bad {
-                break;
-            }
-            *tally.entry(run.outcome).or_default() += 1;
-            *all.entry(run.outcome).or_default() += 1;
-            if n >= MOST || bad >= 10 {
-                bail!("{fault}: too many; something else is wrong");
-            }
+    let kinds: Vec<_> = KINDS.iter().filter(|(k, _)| k.starts_with(&arguments.only)).collect();
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let take = || kinds.get(next.fetch_add(1, Ordering::Relaxed));
+        let mut done = Vec::new();
+        while let Some(kind) = take() {
+            done.push(each(host, plugin, arguments, kind)?);
         }
-        let met: u64 = tally.values().sum();
-        println!("{before}N{after}: {met} met: {tally:?}");
-        if met == 0 {
-            println!("!! no run met it, so nothing was tried");
-            bad += 1;
+        anyhow::Ok(done)
+    };
+    // Hung jobs mostly wait.
+    let done = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..arguments.jobs).map(|_| scope.spawn(work)).collect();
+        let join = |w: std::thread::ScopedJoinHandle<'_, Result<Vec<Tally>>>| {
+            w.join().unwrap_or_else(|_| bail!("a thread panicked"))
+        };
+        workers.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let mut all = Tally::default();
+    done.iter().flatten().for_each(|t| all.add(t));
+    println!("{} runs: {}; longest {} ms", all.runs, all.words(), all.longest.as_millis());
+    println!("{:.0} s in all", begun.elapsed().as_secs_f64());
+    Ok(all.bad == 0 && all.runs > 0)
+}
+
+/// Outcomes of many runs.
+#[derive(Debug, Default)]
+struct Tally {
+    runs: u64,
+    /// Of runs that met their fault.
+    met: BTreeMap<Outcome, u64>,
+    bad: u64,
+    longest: Duration,
+}
+
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.bad += other.bad;
+        self.longest = self.longest.max(other.longest);
+        other.met.iter().for_each(|(o, n)| *self.met.entry(*o).or_default() += n);
+    }
+
+    fn words(&self) -> String {
+        let each = self.met.iter().map(|(o, n)| format!("{o:?} {n}"));
+        format!(
+            "{} met a fault: {}",
+            self.met.values().sum::<u64>(),
+            each.collect::<Vec<_>>().join(", ")
+        )
+    }
+}
+
+/// One kind, for each n.
+fn each(
+    host: &Path,
+    plugin: &Path,
+    arguments: &Arguments,
+    (before, after): &(&str, &str),
+) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for n in 0.. {
+        let fault = format!("{before}{n}{after}");
+        let run = one(host, plugin, arguments, Some(&fault))?;
+        tally.runs += 1;
+        tally.longest = tally.longest.max(run.took);
+        if run.outcome == Outcome::Bad {
+            tally.bad += 1;
+            println!("!! {fault}:\n{}", run.text);
+        } else if run.met == 0 {
+            break;
+        }
+        *tally.met.entry(run.outcome).or_default() += 1;
+        if n >= MOST || tally.bad >= 10 {
+            bail!("{fault}: too many; something else is wrong");
         }
     }
-    println!("{runs} runs: {all:?}; longest {} ms", longest.as_millis());
-    println!("{:.0} s in all", begun.elapsed().as_secs_f64());
-    Ok(bad == 0)
+    println!("{before}N{after}: {}", tally.words());
+    if tally.met.is_empty() {
+        println!("!! no run met it, so nothing was tried");
+        tally.bad += 1;
+    }
+    Ok(tally)
 }

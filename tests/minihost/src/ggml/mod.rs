@@ -123,6 +123,21 @@ pub fn set_environment(variables: &[(&str, Option<&str>)]) {
     }
 }
 
+/// Keeps the C allocator from holding freed memory in arenas of ended threads, which would look
+/// like a leak: what is freed goes back to the system.
+pub fn steady_allocator() {
+    #[cfg(target_env = "gnu")]
+    for (option, value) in [
+        (libc::M_ARENA_MAX, 1),
+        (libc::M_MMAP_THRESHOLD, 64 << 10),
+        (libc::M_TRIM_THRESHOLD, 64 << 10),
+    ] {
+        // SAFETY: two numbers; glibc changes its settings under a lock of its own.
+        let taken = unsafe { libc::mallopt(option, value) };
+        assert_eq!(taken, 1, "mallopt({option})");
+    }
+}
+
 fn c_path(path: &Path) -> Result<CString> {
     CString::new(path.as_os_str().as_bytes()).context("a path with a zero byte")
 }
