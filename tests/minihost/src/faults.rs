@@ -18,9 +18,9 @@ pub struct Arguments {
     /// The tool that serves the board.
     #[arg(long, value_name = "FILE")]
     rocketctl: PathBuf,
-    /// The library that puts a program on it.
+    /// The library that puts a program on it, if it does not lie beside the tool.
     #[arg(long, value_name = "FILE")]
-    preload: PathBuf,
+    preload: Option<PathBuf>,
     /// Only faults whose text begins so.
     #[arg(long, default_value = "")]
     only: String,
@@ -145,7 +145,10 @@ fn one(host: &Path, plugin: &Path, arguments: &Arguments, fault: Option<&str>) -
     }
     command.arg("--").arg(std::env::current_exe()?);
     command.arg("--host").arg(host).arg("--plugin").arg(plugin).arg("once");
-    command.env("ROCKET_SIM_PRELOAD", &arguments.preload).env("ROCKET_N_THREADS", "2");
+    if let Some(preload) = &arguments.preload {
+        command.env("ROCKET_SIM_PRELOAD", preload);
+    }
+    command.env("ROCKET_N_THREADS", "2");
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
     let mut child = command.spawn().context("cannot start rocketctl")?;
     let status = wait(&mut child, Duration::from_secs(arguments.patience))?;

@@ -61,6 +61,9 @@ enum Command {
     SupportsOp,
     /// Every driver call fails once: the result stays right.
     Faults(faults::Arguments),
+    /// Mistakes that a sanitizer must report; no result means anything.
+    #[command(hide = true)]
+    Control,
     /// A small graph on whatever NPU there is; what `faults` runs.
     Once {
         /// The plugin must offer no device, or must.
@@ -117,6 +120,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Command::Threads { small } => threads::run(&simulated()?, *small),
         Command::SupportsOp => supports_op::run(&simulated()?),
         Command::Faults(arguments) => faults::run(host, plugin, arguments),
+        Command::Control => {
+            println!("{}", ggml::do_wrong());
+            Ok(true)
+        }
         Command::Once { expect_npu } => faults::once(&setup(None)?, *expect_npu),
     }
 }

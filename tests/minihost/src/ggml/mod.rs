@@ -16,6 +16,7 @@ use ggml_rocket::abi::tensor::Tensor;
 use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Name of our device.
 pub const OURS: &CStr = c"ROCKET";
@@ -192,7 +193,10 @@ impl Host {
         if cpu.is_null() {
             bail!("no CPU backend of ggml could be loaded from {}", dir.display());
         }
-        Ok(Box::leak(Box::new(Host { f, cpu: Device(cpu as usize) })))
+        static HOST: OnceLock<Host> = OnceLock::new();
+        let host = HOST.get_or_init(|| Host { f, cpu: Device(cpu as usize) });
+        anyhow::ensure!(host.cpu.0 == cpu as usize, "one ggml a process");
+        Ok(host)
     }
 
     /// Loads a plugin through the host's own loader; its device, unless it offers none.
@@ -263,4 +267,32 @@ impl Host {
         unsafe { (self.f.dev_memory)(device.0 as Object, &raw mut free, &raw mut total) };
         (free, total)
     }
+}
+
+/// What sanitizers must find, or they are not looking: a byte read after it was freed, and a
+/// number that two threads write without a lock.
+pub fn do_wrong() -> u8 {
+    struct Shared(*mut u64);
+    // SAFETY: it is not: that is the point.
+    unsafe impl Send for Shared {}
+    impl Shared {
+        fn count(self) {
+            for _ in 0..1000 {
+                // SAFETY: the number lives until both threads are joined; the race is on purpose.
+                unsafe { self.0.write_volatile(self.0.read_volatile() + 1) };
+            }
+        }
+    }
+    let mut number = 0u64;
+    let ptr = &raw mut number;
+    std::thread::scope(|scope| {
+        for shared in [Shared(ptr), Shared(ptr)] {
+            scope.spawn(move || shared.count());
+        }
+    });
+    let memory = vec![7u8; 100];
+    let ptr = memory.as_ptr();
+    drop(std::hint::black_box(memory));
+    // SAFETY: none; only run under a tool that stops here or reports it.
+    unsafe { ptr.read_volatile() }
 }
