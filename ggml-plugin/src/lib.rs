@@ -16,3 +16,4 @@ pub mod knobs;
 mod log;
 pub mod route;
 pub mod stats;
+mod watch;

@@ -1,17 +1,52 @@
 //! Lines for the user: on the host's logger, or on stderr while there is none.
 
+use crate::abi::constants::level;
 use crate::abi::host::Logger;
+use crate::knobs::LogLevel;
 use std::io::Write;
 use std::sync::OnceLock;
 
-/// ggml's levels (ggml-abi 2.11).
+/// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
-    Info = 2,
-    Warn = 3,
-    Error = 4,
+    Info,
+    /// What the user has to see although all is well: llama.cpp's tools drop what a backend logs
+    /// as INFO (ggml-abi 4), so this goes out as WARN.
+    Notice,
+    Warn,
+    Error,
 }
 
+impl Level {
+    /// ggml's number (ggml-abi 2.11).
+    fn number(self) -> i32 {
+        match self {
+            Level::Info => level::INFO,
+            Level::Notice | Level::Warn => level::WARN,
+            Level::Error => level::ERROR,
+        }
+    }
+
+    /// Whether a line of this level is written. A notice is no warning: who asks for warnings
+    /// alone does not get it.
+    fn passes(self, threshold: LogLevel) -> bool {
+        let own = match self {
+            Level::Info | Level::Notice => LogLevel::Info,
+            Level::Warn => LogLevel::Warn,
+            Level::Error => LogLevel::Error,
+        };
+        own >= threshold
+    }
+}
+
+/// `ROCKET_LOG_LEVEL` and `ROCKET_LOG_STDERR`.
+#[derive(Debug, Clone, Copy)]
+struct Settings {
+    threshold: LogLevel,
+    copy: bool,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
 static LOGGER: OnceLock<Option<Logger>> = OnceLock::new();
 
 /// Sets the host's logger, once, and sends the runtime's warnings there.
@@ -56,12 +91,38 @@ impl tracing::Subscriber for Bridge {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
+/// Sets what is written and whether stderr gets a copy, once; until then all is written and
+/// nothing copied.
+pub(crate) fn configure(threshold: LogLevel, copy: bool) {
+    let _ = SETTINGS.set(Settings { threshold, copy });
+}
+
 /// One line with the plugin's name in front.
 pub(crate) fn line(level: Level, text: &str) {
-    match LOGGER.get().copied().flatten() {
-        Some(logger) => logger.line(level as i32, &prefixed(text)),
-        None => stderr(text),
+    let settings = SETTINGS.get().copied();
+    let Settings { threshold, copy } =
+        settings.unwrap_or(Settings { threshold: LogLevel::Debug, copy: false });
+    let (host, own) = destinations(level, threshold, copy, LOGGER.get().copied().flatten());
+    if let Some(logger) = host {
+        logger.line(level.number(), &prefixed(text));
     }
+    if own {
+        stderr(text);
+    }
+}
+
+/// Who gets a line: the host's logger, and stderr.
+fn destinations<L>(
+    level: Level,
+    threshold: LogLevel,
+    copy: bool,
+    logger: Option<L>,
+) -> (Option<L>, bool) {
+    if !level.passes(threshold) {
+        return (None, false);
+    }
+    let own = copy || logger.is_none();
+    (logger, own)
 }
 
 /// One line on stderr, whatever the host does with its log.
@@ -72,4 +133,41 @@ pub(crate) fn stderr(text: &str) {
 
 fn prefixed(text: &str) -> String {
     format!("ggml-rocket: {text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use LogLevel as T;
+
+    #[test]
+    fn levels_of_ggml() {
+        let all = [Level::Info, Level::Notice, Level::Warn, Level::Error];
+        assert_eq!(all.map(Level::number), [2, 3, 3, 4]);
+    }
+
+    /// Thresholds against levels, with and without a copy and a logger.
+    #[test]
+    fn who_gets_a_line() {
+        for (threshold, passing) in [
+            (T::Debug, [true, true, true, true]),
+            (T::Info, [true, true, true, true]),
+            (T::Warn, [false, false, true, true]),
+            (T::Error, [false, false, false, true]),
+        ] {
+            let all = [Level::Info, Level::Notice, Level::Warn, Level::Error];
+            for (level, passes) in all.into_iter().zip(passing) {
+                for (copy, logger, own) in [
+                    (false, Some(()), false),
+                    (true, Some(()), true),
+                    (false, None, true),
+                    (true, None, true),
+                ] {
+                    let got = destinations(level, threshold, copy, logger);
+                    let expected = if passes { (logger, own) } else { (None, false) };
+                    assert_eq!(got, expected, "{level:?} {threshold:?} {copy} {logger:?}");
+                }
+            }
+        }
+    }
 }

@@ -88,6 +88,12 @@ fn complete(host: &Host, model: &Path, prompt: &str, env: &[(&str, &str)]) -> Ru
         match *name {
             "GGML_BACKEND_PATH" => c.env(name, &so),
             "ROCKET_REPORT" => c.env(name, &report),
+            // The value is the file's text.
+            "ROCKET_CONFIG" => {
+                let file = dir.path().join("config.yaml");
+                std::fs::write(&file, value).unwrap();
+                c.env(name, file)
+            }
             _ => c.env(name, value),
         };
     }
@@ -134,6 +140,32 @@ fn without_an_npu_the_host_runs_as_before() {
         let lines = lines_of_ours(&typo.log);
         assert_eq!((typo.text.as_str(), lines.len()), (&*alone.text, 1), "{lines:?}");
         assert!(lines[0].contains("ROCKET_DEVICE=\"gpu\""), "{lines:?}");
+    }
+}
+
+/// A file's profile applies by the model that the host was started with; what is wrong in it is
+/// said; and stderr gets the lines that the host drops as well.
+#[test]
+fn a_profile_applies_by_the_hosts_model() {
+    let file = "
+settings: {minm: 7, log_stderr: 1}
+profiles:
+  - {name: other, model: 'gemma*', settings: {device: sim}}
+  - {name: this, model: 'SMOLLM2*.gguf', settings: {device: none}}
+";
+    for (host, model) in hosts() {
+        let run = complete(&host, &model, "The capital of", &[PLUGIN, ("ROCKET_CONFIG", file)]);
+        let lines = lines_of_ours(&run.log);
+        let with = |text: &str| lines.iter().filter(|l| l.contains(text)).count();
+        // Once through the host's log, which drops what is no warning, and once on stderr.
+        assert_eq!(with("minm is not known; did you mean min_m?"), 2, "{host:?}: {lines:?}");
+        assert_eq!(with("config.yaml, profile this (for smollm2-f16.gguf)"), 1, "{lines:?}");
+        assert_eq!(with("ROCKET_DEVICE=none: everything stays on the CPU"), 1, "{lines:?}");
+        assert_eq!(lines.len(), 4, "{lines:?}");
+        // The environment wins.
+        let env = [PLUGIN, ("ROCKET_CONFIG", file), ("ROCKET_LOG_STDERR", "0")];
+        let run = complete(&host, &model, "The capital of", &env);
+        assert_eq!(lines_of_ours(&run.log).len(), 1, "{host:?}: {}", run.log);
     }
 }
 

@@ -104,6 +104,27 @@ python_venv() {
   printf '%s\n' "$venv/bin/python"
 }
 
+# python_with PACKAGE==VERSION...: the same, with these packages in it.
+python_with() {
+  local python venv=$CACHE/venv
+  python=$(python_venv)
+  with_lock venv-packages python_add "$venv" "$@" >&2 || return 1
+  printf '%s\n' "$python"
+}
+
+python_add() {
+  local venv=$1 package missing=()
+  shift
+  mkdir -p "$venv/.with"
+  for package in "$@"; do
+    [ -e "$venv/.with/$package" ] || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  quietly "$CACHE/tmp/pip-packages.log" "pip install ${missing[*]}" \
+    "$venv/bin/python" -m pip install -q --only-binary :all: "${missing[@]}" || return 1
+  for package in "${missing[@]}"; do : >"$venv/.with/$package"; done
+}
+
 venv_make() {
   rm -rf "$1"
   python3 -m venv "$1" && : >"$1/.ready"

@@ -56,6 +56,9 @@ macro_rules! functions {
         pub struct Functions { $($(#[$doc])* pub $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)* }
 
         impl Functions {
+            /// Their names.
+            pub const SYMBOLS: &[&CStr] = &[$($symbol),*];
+
             fn resolve(host: &dyn Resolve) -> Result<Functions, String> {
                 $(
                     let f = host.symbol($symbol).ok_or_else(|| missing($symbol))?;
@@ -166,7 +169,7 @@ pub struct Host {
     /// Its op numbers.
     pub ops: Ops,
     /// Its layout.
-    pub generation: &'static Generation,
+    pub generation: Generation,
     /// Version and commit.
     pub version: String,
     /// It marks the nodes to compute (ggml-abi 2.6); without that every node is.
@@ -176,13 +179,15 @@ pub struct Host {
 impl Host {
     /// Probes the host, decides, resolves and checks itself.
     ///
+    /// `own` is as in [`probe::measure`]; with `adapt` an unknown layout is taken as measured.
+    ///
     /// # Errors
     /// One sentence with the host's version, the numbers found, what is supported, and the action.
-    pub fn recognise(host: &dyn Resolve) -> Result<Host, String> {
+    pub fn recognise(host: &dyn Resolve, own: usize, adapt: bool) -> Result<Host, String> {
         let version = probe::version(host);
         let refuse = |why: String| format!("{version}: {why}");
-        let probes = probe::measure(host, verdict::plausible);
-        let generation = verdict::decide(&probes).map_err(refuse)?;
+        let probes = probe::measure(host, own, |p| verdict::worth_probing(p, adapt));
+        let generation = verdict::decide(&probes, adapt).map_err(refuse)?;
         let missing = |why| {
             refuse(format!("{why}; this plugin needs a complete shared ggml; reinstall the host"))
         };
@@ -201,7 +206,7 @@ impl Host {
         Host {
             f: Functions::resolve(host).unwrap(),
             ops,
-            generation: super::SUPPORTED[1],
+            generation: **super::SUPPORTED.last().unwrap(),
             version: "ggml of a test".to_owned(),
             marks_compute: true,
         }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::symbols::Resolve;
-use super::trampoline;
+use super::{BackendTable, Generation, trampoline};
 use std::ffi::{CStr, c_char, c_void};
 
 /// What was measured. `None` means the accessor is missing or returned nothing of ours.
@@ -28,92 +28,77 @@ pub struct Probes {
     pub slots: Vec<(&'static str, Option<usize>)>,
 }
 
-/// An accessor whose slot is checked, on which fake, and what it must be in B2 and C.
+/// An accessor whose slot is checked, and in which table.
 #[derive(Debug)]
 pub struct SlotProbe {
     /// The host's function.
     pub symbol: &'static CStr,
     /// Name in messages.
     pub name: &'static str,
-    kind: Fake,
     /// The slot number this plugin would fill.
-    pub expected: usize,
+    pub slot: Slot,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fake {
-    /// guid, then the table.
-    Backend,
-    /// The table from word 0.
-    Device,
-    /// API version, then the table.
-    Reg,
+/// A slot of one of the three tables.
+#[derive(Debug, Clone, Copy)]
+pub enum Slot {
+    /// Of the instance: guid, then the table. It depends on the generation.
+    Backend(fn(&BackendTable) -> usize),
+    /// Of the device: the table from word 0.
+    Device(usize),
+    /// Of the registration record: API version, then the table.
+    Reg(usize),
 }
 
-const fn probe(
-    symbol: &'static CStr,
-    name: &'static str,
-    kind: Fake,
-    expected: usize,
-) -> SlotProbe {
-    SlotProbe { symbol, name, kind, expected }
+impl SlotProbe {
+    /// The slot in a host of this generation.
+    pub fn expected(&self, g: &Generation) -> usize {
+        match self.slot {
+            Slot::Backend(of) => of(&g.backend),
+            Slot::Device(n) | Slot::Reg(n) => n,
+        }
+    }
 }
 
-/// P3, P4, P5: the slots that an exported function reaches with nothing but the object.
+const fn probe(symbol: &'static CStr, name: &'static str, slot: Slot) -> SlotProbe {
+    SlotProbe { symbol, name, slot }
+}
+
+/// P3, P4, P5: the slots that an exported function reaches with nothing but the object. Those of
+/// the instance come first, in this order.
 pub const SLOTS: &[SlotProbe] = {
-    use super::slot::{backend, device, reg};
+    use super::slot::{device, reg};
+    use Slot::{Backend, Device, Reg};
     &[
-        probe(c"ggml_backend_name", "name", Fake::Backend, backend::GET_NAME),
-        probe(c"ggml_backend_synchronize", "synchronize", Fake::Backend, backend::SYNCHRONIZE),
-        probe(
-            c"ggml_backend_graph_compute_async",
-            "graph_compute",
-            Fake::Backend,
-            backend::GRAPH_COMPUTE,
-        ),
-        probe(c"ggml_backend_dev_name", "dev_name", Fake::Device, device::GET_NAME),
-        probe(
-            c"ggml_backend_dev_description",
-            "dev_description",
-            Fake::Device,
-            device::GET_DESCRIPTION,
-        ),
-        probe(c"ggml_backend_dev_memory", "dev_memory", Fake::Device, device::GET_MEMORY),
-        probe(c"ggml_backend_dev_type", "dev_type", Fake::Device, device::GET_TYPE),
-        probe(c"ggml_backend_dev_init", "dev_init", Fake::Device, device::INIT_BACKEND),
-        probe(
-            c"ggml_backend_dev_buffer_type",
-            "dev_buffer_type",
-            Fake::Device,
-            device::GET_BUFFER_TYPE,
-        ),
+        probe(c"ggml_backend_name", "name", Backend(|t| t.get_name)),
+        probe(c"ggml_backend_free", "free", Backend(|t| t.free)),
+        probe(c"ggml_backend_synchronize", "synchronize", Backend(|t| t.synchronize)),
+        probe(c"ggml_backend_graph_compute_async", "graph_compute", Backend(|t| t.graph_compute)),
+        probe(c"ggml_backend_dev_name", "dev_name", Device(device::GET_NAME)),
+        probe(c"ggml_backend_dev_description", "dev_description", Device(device::GET_DESCRIPTION)),
+        probe(c"ggml_backend_dev_memory", "dev_memory", Device(device::GET_MEMORY)),
+        probe(c"ggml_backend_dev_type", "dev_type", Device(device::GET_TYPE)),
+        probe(c"ggml_backend_dev_init", "dev_init", Device(device::INIT_BACKEND)),
+        probe(c"ggml_backend_dev_buffer_type", "dev_buffer_type", Device(device::GET_BUFFER_TYPE)),
         probe(
             c"ggml_backend_dev_buffer_from_host_ptr",
             "dev_buffer_from_host_ptr",
-            Fake::Device,
-            device::BUFFER_FROM_HOST_PTR,
+            Device(device::BUFFER_FROM_HOST_PTR),
         ),
-        probe(
-            c"ggml_backend_dev_supports_op",
-            "dev_supports_op",
-            Fake::Device,
-            device::SUPPORTS_OP,
-        ),
+        probe(c"ggml_backend_dev_supports_op", "dev_supports_op", Device(device::SUPPORTS_OP)),
         probe(
             c"ggml_backend_dev_supports_buft",
             "dev_supports_buft",
-            Fake::Device,
-            device::SUPPORTS_BUFT,
+            Device(device::SUPPORTS_BUFT),
         ),
-        probe(c"ggml_backend_dev_offload_op", "dev_offload_op", Fake::Device, device::OFFLOAD_OP),
-        probe(c"ggml_backend_reg_name", "reg_name", Fake::Reg, reg::GET_NAME),
-        probe(c"ggml_backend_reg_dev_count", "reg_dev_count", Fake::Reg, reg::GET_DEVICE_COUNT),
-        probe(c"ggml_backend_reg_dev_get", "reg_dev_get", Fake::Reg, reg::GET_DEVICE),
+        probe(c"ggml_backend_dev_offload_op", "dev_offload_op", Device(device::OFFLOAD_OP)),
+        probe(c"ggml_backend_reg_name", "reg_name", Reg(reg::GET_NAME)),
+        probe(c"ggml_backend_reg_dev_count", "reg_dev_count", Reg(reg::GET_DEVICE_COUNT)),
+        probe(c"ggml_backend_reg_dev_get", "reg_dev_get", Reg(reg::GET_DEVICE)),
         probe(
             c"ggml_backend_reg_get_proc_address",
             "reg_get_proc_address",
-            Fake::Reg,
-            reg::GET_PROC_ADDRESS,
+            Reg(reg::GET_PROC_ADDRESS),
         ),
     ]
 };
@@ -124,14 +109,15 @@ const WORDS: usize = 40;
 const SENTINEL: usize = 0x1001;
 
 /// Runs the probes, the pure loads first. `plausible` is asked after them whether the slot probes,
-/// which make the host call through our fake, may run.
-pub fn measure(host: &dyn Resolve, plausible: impl FnOnce(&Probes) -> bool) -> Probes {
+/// which make the host call through our fake, may run. A registration record whose name is told by
+/// the function at `own` is this plugin's, and proves nothing about the host.
+pub fn measure(host: &dyn Resolve, own: usize, plausible: impl FnOnce(&Probes) -> bool) -> Probes {
     let mut p = Probes {
         backend_slots: sentinel(host, c"ggml_backend_get_device").and_then(|i| i.checked_sub(1)),
         device_slots: sentinel(host, c"ggml_backend_dev_backend_reg"),
         buft_slots: sentinel(host, c"ggml_backend_buft_get_device"),
         props_bytes: None,
-        host_api: accepted_api(host),
+        host_api: accepted_api(host, own),
         has_2d: host.symbol(c"ggml_backend_tensor_set_2d_async").is_some(),
         has_buffer_n: host.symbol(c"ggml_backend_buft_alloc_buffer_n").is_some(),
         slots: Vec::new(),
@@ -172,20 +158,19 @@ fn props_bytes(host: &dyn Resolve) -> Option<usize> {
     Some(bytes.take_while(|&b| b == 0).count())
 }
 
-/// P7.
-fn accepted_api(host: &dyn Resolve) -> Option<i32> {
+/// P7: what the first record says that is not ours.
+fn accepted_api(host: &dyn Resolve, own: usize) -> Option<i32> {
     let count = host.symbol(c"ggml_backend_reg_count")?;
     let get = host.symbol(c"ggml_backend_reg_get")?;
     // SAFETY: both are functions of the registry with these signatures in every generation; a
-    // registration record begins with its version (ggml-abi 2.1). Our own record is not in the
-    // list yet: the verdict is made once, before it is handed out.
+    // registration record is six words, the first half of the first its version, the second its
+    // get_name (ggml-abi 2.1).
     unsafe {
         let count: unsafe extern "C" fn() -> usize = std::mem::transmute(count.as_ptr());
-        let get: unsafe extern "C" fn(usize) -> *const i32 = std::mem::transmute(get.as_ptr());
-        if count() == 0 {
-            return None;
-        }
-        get(0).as_ref().copied()
+        let get: unsafe extern "C" fn(usize) -> *const usize = std::mem::transmute(get.as_ptr());
+        let records = (0..count()).map(|i| get(i)).filter(|r| !r.is_null());
+        let mut foreign = records.filter(|&r| *r.add(1) != own);
+        foreign.next().map(|r| *r.cast::<i32>())
     }
 }
 
@@ -197,17 +182,18 @@ fn device_fake() -> [usize; WORDS] {
 /// P3, P4, P5: which slot `probe.symbol` calls.
 fn slot_of(host: &dyn Resolve, probe: &SlotProbe) -> Option<usize> {
     let f = host.symbol(probe.symbol)?;
-    let first = usize::from(probe.kind != Fake::Device);
+    let first = usize::from(!matches!(probe.slot, Slot::Device(_)));
     let table = trampoline::table();
     let fake: [usize; WORDS] = std::array::from_fn(|i| {
         i.checked_sub(first).and_then(|i| table.get(i)).copied().unwrap_or(0)
     });
     // Whatever the accessor passes on is our own memory: a name, or two numbers to write.
     let mut scratch = [0u64; 8];
-    let second: *mut c_void = match probe.kind {
+    let second: *mut c_void = if probe.name == "reg_dev_get" {
         // An index that must be inside the device count the trampoline reported.
-        Fake::Reg if probe.name == "reg_dev_get" => std::ptr::null_mut(),
-        _ => scratch.as_mut_ptr().cast(),
+        std::ptr::null_mut()
+    } else {
+        scratch.as_mut_ptr().cast()
     };
     trampoline::called_by(|| {
         // SAFETY: each accessor in the table takes an object and at most three further words

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::*;
+use crate::abi::generation::ADAPTED;
 use crate::abi::probe::{measure, version};
 use crate::abi::symbols::Resolve;
 use std::collections::HashMap;
@@ -39,9 +40,20 @@ extern "C" fn none() -> usize {
     0
 }
 
-static API: [i32; 5] = [0, 1, 2, 3, 7];
-extern "C" fn registered<const API_INDEX: usize>(_: usize) -> *const i32 {
-    &raw const API[API_INDEX]
+/// Address of this plugin's own get_name, as far as these tests go.
+const OWN: usize = 0xabc;
+
+/// Registration records: version, get_name.
+static RECORDS: [[usize; 2]; 5] = [[9, OWN], [1, 1], [2, 1], [3, 1], [7, 1]];
+extern "C" fn registered<const RECORD: usize>(_: usize) -> *const usize {
+    RECORDS[RECORD].as_ptr()
+}
+/// Ours first, then a host's of version 3.
+extern "C" fn ours_first(i: usize) -> *const usize {
+    RECORDS[[0, 3][i]].as_ptr()
+}
+extern "C" fn two() -> usize {
+    2
 }
 
 extern "C" fn version_string() -> *const c_char {
@@ -82,6 +94,7 @@ impl Fake {
         Fake::default()
             .with("ggml_backend_dev_backend_reg", at!(load::<15>))
             .with("ggml_backend_name", at!(call::<1>))
+            .with("ggml_backend_free", at!(call::<2>))
             .with("ggml_backend_dev_name", at!(call::<0>))
             .with("ggml_backend_dev_description", at!(call::<1>))
             .with("ggml_backend_dev_memory", at!(call::<2>))
@@ -141,48 +154,104 @@ impl Fake {
     }
 }
 
+/// One host of every generation, and its row of ggml-abi 1.
+fn all() -> [(Fake, &'static str, i32); 5] {
+    [
+        (Fake::a2(), "A1/A2", 1),
+        (Fake::a3(), "A3", 1),
+        (Fake::b1(), "B1", 2),
+        (Fake::b2(), "B2", 2),
+        (Fake::c(), "C", 3),
+    ]
+}
+
+fn judged(host: &Fake, adapt: bool) -> Result<Generation, String> {
+    decide(&measure(host, OWN, |p| worth_probing(p, adapt)), adapt)
+}
+
 fn verdict(host: &Fake) -> Result<(&'static str, i32), String> {
-    decide(&measure(host, plausible)).map(|g| (g.name, g.api))
+    judged(host, false).map(|g| (g.name, g.api))
 }
 
 #[test]
-fn the_two_supported_generations() {
-    assert_eq!(verdict(&Fake::b2()), Ok(("B2", 2)));
-    assert_eq!(verdict(&Fake::c()), Ok(("C", 3)));
+fn every_generation_is_recognised() {
+    for (host, name, api) in all() {
+        assert_eq!(verdict(&host), Ok((name, api)));
+        // The override changes nothing where the layout is known.
+        assert_eq!(judged(&host, true), judged(&host, false));
+    }
+}
+
+/// The rows against ggml-abi 1, 2.3 and 2.5.
+#[test]
+fn tables_are_those_of_the_spec() {
+    let rows = [
+        (13, [0, 1, 5, 10], [14, 15, 16], 40, 2),
+        (14, [0, 1, 5, 10], [15, 16, 17], 40, 2),
+        (14, [0, 1, 5, 10], [15, 16, 17], 56, 3),
+        (16, [0, 1, 7, 12], [17, 18, 19], 56, 3),
+        (16, [0, 1, 7, 12], [17, 18, 19], 56, 3),
+    ];
+    for ((host, name, _), (slots, numbers, words, props, accel)) in all().iter().zip(rows) {
+        let g = judged(host, false).unwrap();
+        let t = g.backend;
+        assert_eq!((t.slots, g.props_bytes, g.accel), (slots, props, accel), "{name}");
+        assert_eq!([t.get_name, t.free, t.synchronize, t.graph_compute], numbers, "{name}");
+        assert_eq!([t.device(), t.context(), t.words()], words, "{name}");
+        assert_eq!(g.device_slots, 15);
+    }
 }
 
 #[test]
 fn an_empty_registry_leaves_the_decision_to_the_other_probes() {
-    for (host, name) in [(Fake::b2(), "B2"), (Fake::c(), "C")] {
-        assert_eq!(verdict(&host.with("ggml_backend_reg_count", at!(none))).unwrap().0, name);
+    for (host, name, api) in all() {
+        let empty = host.clone().with("ggml_backend_reg_count", at!(none));
+        assert_eq!(verdict(&empty), Ok((name, api)));
+        let bare = host.without("ggml_backend_reg_count").without("ggml_backend_reg_get");
+        assert_eq!(verdict(&bare), Ok((name, api)));
     }
-    let bare = Fake::c().without("ggml_backend_reg_count").without("ggml_backend_reg_get");
-    assert_eq!(verdict(&bare), Ok(("C", 3)));
+}
+
+#[test]
+fn our_own_record_proves_nothing() {
+    let own = |host: Fake| host.with("ggml_backend_reg_get", at!(registered::<0>));
+    let p = measure(&own(Fake::c()), OWN, plausible);
+    assert_eq!(p.host_api, None);
+    assert_eq!(verdict(&own(Fake::c())), Ok(("C", 3)));
+    // Control: the same record under another owner counts.
+    assert_eq!(measure(&own(Fake::c()), OWN + 1, plausible).host_api, Some(9));
+    let both = Fake::c()
+        .with("ggml_backend_reg_count", at!(two))
+        .with("ggml_backend_reg_get", at!(ours_first));
+    assert_eq!(measure(&both, OWN, plausible).host_api, Some(3));
 }
 
 #[test]
 fn numbers_are_those_of_the_specs_table() {
     for (host, backend, buft, api, props) in [
-        (Fake::a2(), 13, 6, 1, None),
-        (Fake::a3(), 14, 6, 1, None),
-        (Fake::b1(), 14, 6, 2, None),
-        (Fake::b2(), 16, 6, 2, Some(56)),
-        (Fake::c(), 16, 8, 3, Some(56)),
+        (Fake::a2(), 13, 6, 1, 40),
+        (Fake::a3(), 14, 6, 1, 40),
+        (Fake::b1(), 14, 6, 2, 56),
+        (Fake::b2(), 16, 6, 2, 56),
+        (Fake::c(), 16, 8, 3, 56),
     ] {
-        let p = measure(&host, plausible);
+        let p = measure(&host, OWN, plausible);
         assert_eq!((p.backend_slots, p.device_slots), (Some(backend), Some(15)));
-        assert_eq!((p.buft_slots, p.host_api, p.props_bytes), (Some(buft), Some(api), props));
+        assert_eq!((p.buft_slots, p.host_api, p.props_bytes), (Some(buft), Some(api), Some(props)));
     }
 }
 
+/// A3 and B1 have the same tables and differ in nothing but the properties and what follows.
 #[test]
-fn older_generations_are_refused_by_name() {
-    for (host, name) in [(Fake::a2(), "A1/A2"), (Fake::a3(), "A3"), (Fake::b1(), "B1")] {
-        let words = verdict(&host).unwrap_err();
-        assert!(words.contains(name), "{words}");
-        assert!(words.contains("update the host"), "{words}");
-        assert!(words.contains("supports B2 (backend table 16 slots"), "{words}");
-    }
+fn the_properties_tell_a3_from_b1() {
+    let mute = |h: Fake| h.with("ggml_backend_reg_count", at!(none));
+    assert_eq!(verdict(&mute(Fake::a3())), Ok(("A3", 1)));
+    assert_eq!(verdict(&mute(Fake::b1())), Ok(("B1", 2)));
+    let words = verdict(&Fake::a3().api(2)).unwrap_err();
+    assert!(words.contains("generation A3") && words.contains("API version differs"), "{words}");
+    let words = verdict(&Fake::b1().with("ggml_backend_dev_get_props", at!(props::<48>)));
+    let words = words.unwrap_err();
+    assert!(words.contains("A3 (2025-09) or B1") && words.contains("48 bytes"), "{words}");
 }
 
 /// Every way a host can differ: the verdict is a refusal that says so, never a guess.
@@ -204,6 +273,15 @@ fn anything_else_is_refused() {
         (Fake::c().without("ggml_backend_buft_alloc_buffer_n"), "exported functions"),
         (Fake::b2().with("ggml_backend_buft_alloc_buffer_n", at!(one)), "exported functions"),
         (Fake::b2().without("ggml_backend_tensor_set_2d_async"), "exported functions"),
+        (Fake::a2().with("ggml_backend_tensor_set_2d_async", at!(one)), "exported functions"),
+        (Fake::b1().with("ggml_backend_tensor_set_2d_async", at!(one)), "exported functions"),
+        (Fake::a2().with("ggml_backend_dev_get_props", at!(props::<56>)), "56 bytes"),
+        (Fake::b2().with("ggml_backend_dev_get_props", at!(props::<40>)), "40 bytes"),
+        (Fake::a2().with("ggml_backend_get_device", at!(load::<13>)), "backend table 12 slots"),
+        (Fake::b2().with("ggml_backend_get_device", at!(load::<16>)), "backend table 15 slots"),
+        (Fake::a2().with("ggml_backend_buft_get_device", at!(load::<8>)), "buffer-type table 8"),
+        (Fake::a2().api(2), "API version 2"),
+        (Fake::b1().api(1), "API version 1"),
     ];
     for (host, part) in cases {
         let words = verdict(host).unwrap_err();
@@ -214,27 +292,88 @@ fn anything_else_is_refused() {
 
 #[test]
 fn a_moved_slot_is_refused_whichever_it_is() {
-    for probe in SLOTS {
-        let symbol = probe.symbol.to_str().unwrap();
-        let moved = verdict(&Fake::c().with(symbol, at!(call::<20>))).unwrap_err();
-        assert!(moved.contains(&format!("{} reads slot", probe.name)), "{moved}");
-        let gone = verdict(&Fake::c().without(symbol)).unwrap_err();
-        assert!(gone.contains(&format!("{} reads slot unknown", probe.name)), "{gone}");
+    for (host, name, _) in all() {
+        for probe in SLOTS {
+            let symbol = probe.symbol.to_str().unwrap();
+            let moved = verdict(&host.clone().with(symbol, at!(call::<20>))).unwrap_err();
+            assert!(moved.contains(&format!("{} reads slot", probe.name)), "{name}: {moved}");
+            let gone = verdict(&host.clone().without(symbol)).unwrap_err();
+            assert!(gone.contains(&format!("{} reads slot unknown", probe.name)), "{moved}");
+        }
     }
+}
+
+/// The slots of another generation under the length of this one.
+#[test]
+fn slots_of_another_generation_are_refused() {
+    let compute = "ggml_backend_graph_compute_async";
+    let words = verdict(&Fake::b1().with(compute, at!(call::<13>))).unwrap_err();
+    assert!(words.contains("graph_compute reads slot 12 instead of 10"), "{words}");
+    let words = verdict(&Fake::b2().with(compute, at!(call::<11>))).unwrap_err();
+    assert!(words.contains("graph_compute reads slot 10 instead of 12"), "{words}");
+}
+
+extern "C" fn explode() -> usize {
+    std::process::abort()
 }
 
 /// A host whose layout is unknown must not be made to call through our fakes.
 #[test]
 fn slots_are_probed_only_on_a_known_layout() {
-    extern "C" fn explode() -> usize {
-        std::process::abort()
-    }
     let mut host = Fake::c().with("ggml_backend_get_device", at!(load::<19>));
     for probe in SLOTS {
         host = host.with(probe.symbol.to_str().unwrap(), at!(explode));
     }
     host = host.with("ggml_backend_dev_get_props", at!(explode));
     assert!(verdict(&host).unwrap_err().contains("unknown backend interface"));
+}
+
+/// A host of no known generation: two more backend slots, two more device slots, API 7.
+fn unknown_host() -> Fake {
+    Fake::c()
+        .api(4)
+        .with("ggml_backend_get_device", at!(load::<19>))
+        .with("ggml_backend_dev_backend_reg", at!(load::<17>))
+        .with("ggml_backend_buft_get_device", at!(load::<10>))
+        .with("ggml_backend_synchronize", at!(call::<9>))
+        .with("ggml_backend_graph_compute_async", at!(call::<15>))
+}
+
+#[test]
+fn an_unknown_layout_is_taken_as_measured_on_demand_only() {
+    let words = judged(&unknown_host(), false).unwrap_err();
+    assert!(words.contains("unknown backend interface"), "{words}");
+    let g = judged(&unknown_host(), true).unwrap();
+    assert_eq!((g.name, g.api, g.accel, g.props_bytes), (ADAPTED, 7, 3, 56));
+    assert_eq!((g.device_slots, g.buft_slots), (17, 10));
+    let t = g.backend;
+    assert_eq!([t.slots, t.get_name, t.free, t.synchronize, t.graph_compute], [18, 0, 1, 8, 14]);
+    // Known tables under a new number, the likeliest next step.
+    let next = judged(&Fake::c().api(4), true).unwrap();
+    assert_eq!((next.name, next.api, next.backend.graph_compute), (ADAPTED, 7, 12));
+    let old = judged(&Fake::a2().api(4), true).unwrap();
+    assert_eq!((old.props_bytes, old.accel), (40, 2));
+}
+
+#[test]
+fn an_inconsistent_picture_is_refused_even_on_demand() {
+    let no = |host: Fake| judged(&host, true).unwrap_err();
+    let cases: &[(Fake, &str)] = &[
+        (unknown_host().with("ggml_backend_reg_count", at!(none)), "shows the API version"),
+        (unknown_host().with("ggml_backend_get_device", at!(none)), "length is unknown"),
+        (unknown_host().with("ggml_backend_dev_backend_reg", at!(load::<14>)), "shorter"),
+        (unknown_host().with("ggml_backend_dev_get_props", at!(props::<64>)), "unknown size"),
+        (unknown_host().with("ggml_backend_synchronize", at!(call::<20>)), "reads slot 19 of 18"),
+        (unknown_host().with("ggml_backend_free", at!(call::<1>)), "free reads slot 0 of 18"),
+        (unknown_host().without("ggml_backend_graph_compute_async"), "graph_compute is unknown"),
+        (unknown_host().with("ggml_backend_dev_supports_op", at!(call::<10>)), "10 instead of 9"),
+        (unknown_host().with("ggml_backend_reg_dev_get", at!(call::<2>)), "1 instead of 2"),
+    ];
+    for (host, part) in cases {
+        let words = no(host.clone());
+        assert!(words.contains("ROCKET_ABI=adapt cannot help"), "{words}");
+        assert!(words.contains(part) && !words.contains('\n'), "{part:?} not in {words:?}");
+    }
 }
 
 #[test]

@@ -2,22 +2,8 @@
 //! sentence that names the numbers and what to do.
 
 use super::probe::{Probes, SLOTS};
-use super::{Generation, SUPPORTED};
+use super::{Generation, SUPPORTED, adapt};
 use std::fmt::Write;
-
-/// A generation this version knows and does not support: its numbers and its age.
-struct Known {
-    name: &'static str,
-    backend_slots: usize,
-    props_bytes: usize,
-    era: &'static str,
-}
-
-const OLDER: &[Known] = &[
-    Known { name: "A1/A2", backend_slots: 13, props_bytes: 40, era: "2024-11 to 2025-09" },
-    Known { name: "A3", backend_slots: 14, props_bytes: 40, era: "2025-09" },
-    Known { name: "B1", backend_slots: 14, props_bytes: 56, era: "2025-09 to 2026-04" },
-];
 
 /// Whether the pure loads agree with a supported generation, so that the slot probes may run.
 pub fn plausible(p: &Probes) -> bool {
@@ -25,38 +11,57 @@ pub fn plausible(p: &Probes) -> bool {
 }
 
 fn loads_match(p: &Probes, g: &Generation) -> bool {
-    p.backend_slots == Some(g.backend_slots)
+    p.backend_slots == Some(g.backend.slots)
         && p.device_slots == Some(g.device_slots)
         && p.buft_slots == Some(g.buft_slots)
 }
 
-/// The generation to build tables for.
+/// The same with `ROCKET_ABI=adapt`: then an unknown layout is looked at as well.
+pub fn worth_probing(p: &Probes, adapt: bool) -> bool {
+    plausible(p) || (adapt && adapt::worth_probing(p))
+}
+
+/// The generation to build tables for: a known one, else with `adapt` the one that was measured.
 ///
 /// # Errors
 /// The refusal, complete but for the host's version: which number is unknown or contradicts the
 /// others.
-pub fn decide(p: &Probes) -> Result<&'static Generation, String> {
-    let g = SUPPORTED.iter().find(|g| loads_match(p, g)).ok_or_else(|| unknown(p))?;
-    if p.props_bytes != Some(g.props_bytes) {
-        return Err(contradiction(p, g, "the device properties have another size"));
+pub fn decide(p: &Probes, adapt: bool) -> Result<Generation, String> {
+    match known(p) {
+        Ok(g) => Ok(*g),
+        Err(refusal) if adapt => adapt::layout(p)
+            .map_err(|why| format!("{refusal}; ROCKET_ABI=adapt cannot help: {why}")),
+        Err(refusal) => Err(refusal),
     }
+}
+
+fn known(p: &Probes) -> Result<&'static Generation, String> {
+    let like: Vec<_> = SUPPORTED.iter().copied().filter(|g| loads_match(p, g)).collect();
+    if like.is_empty() {
+        return Err(unknown(p));
+    }
+    // A3 and B1 have the same tables; the properties tell them apart (ggml-abi 5.3).
+    let Some(&g) = like.iter().find(|g| p.props_bytes == Some(g.props_bytes)) else {
+        return Err(contradiction(p, &like, "the device properties have another size"));
+    };
+    let contradiction = |why| Err(contradiction(p, &[g], why));
     if let Some(api) = p.host_api
         && api != g.api
     {
-        return Err(contradiction(p, g, "the accepted API version differs"));
+        return contradiction("the accepted API version differs");
     }
     if p.has_2d != g.has_2d || p.has_buffer_n != g.has_buffer_n {
-        return Err(contradiction(p, g, "the exported functions do not fit the tables"));
+        return contradiction("the exported functions do not fit the tables");
     }
     for (probe, (name, found)) in SLOTS.iter().zip(&p.slots) {
-        if *found != Some(probe.expected) {
+        let expected = probe.expected(g);
+        if *found != Some(expected) {
             let found = number(*found);
-            let why = format!("{name} reads slot {found} instead of {}", probe.expected);
-            return Err(contradiction(p, g, &why));
+            return contradiction(&format!("{name} reads slot {found} instead of {expected}"));
         }
     }
     if p.slots.len() != SLOTS.len() {
-        return Err(contradiction(p, g, "the slots could not be probed"));
+        return contradiction("the slots could not be probed");
     }
     Ok(g)
 }
@@ -66,7 +71,7 @@ fn number(n: Option<usize>) -> String {
 }
 
 /// The discovered numbers, in words.
-fn numbers(p: &Probes) -> String {
+pub fn numbers(p: &Probes) -> String {
     let api = p.host_api.map_or_else(|| "unknown".to_owned(), |a| a.to_string());
     let mut s = format!(
         "backend table {} slots, device table {}, buffer-type table {}, API version {api}",
@@ -83,46 +88,30 @@ fn numbers(p: &Probes) -> String {
 
 /// What this version supports, in words.
 fn supported() -> String {
-    SUPPORTED
-        .iter()
-        .map(|g| {
-            format!(
-                "{} (backend table {} slots, buffer-type table {}, API {})",
-                g.name, g.backend_slots, g.buft_slots, g.api
-            )
-        })
-        .collect::<Vec<_>>()
-        .join(" and ")
+    let rows = SUPPORTED.iter().map(|g| {
+        format!(
+            "{} (backend table {} slots, buffer-type table {}, API {})",
+            g.name, g.backend.slots, g.buft_slots, g.api
+        )
+    });
+    rows.collect::<Vec<_>>().join(", ")
 }
 
 fn unknown(p: &Probes) -> String {
-    let older = OLDER.iter().find(|k| {
-        p.backend_slots == Some(k.backend_slots)
-            && p.device_slots == Some(15)
-            && p.props_bytes.is_none_or(|b| b == k.props_bytes)
-    });
-    let (which, action) = match older {
-        // A3 and B1 have the same tables; only P6, which is not run on them, tells them apart.
-        Some(k) if k.backend_slots == 14 => (
-            "generation A3 or B1, 2025-09 to 2026-04".to_owned(),
-            "update the host to ggml 0.10.0 or newer",
-        ),
-        Some(k) => {
-            (format!("generation {}, {}", k.name, k.era), "update the host to ggml 0.10.0 or newer")
-        }
-        None => (
-            "an unknown backend interface".to_owned(),
-            "update the plugin, or use a host with one of those interfaces",
-        ),
-    };
-    format!("{which}: {}; this plugin supports {}; {action}", numbers(p), supported())
+    format!(
+        "an unknown backend interface: {}; this plugin supports {}; update the plugin, or use a \
+         host with one of those interfaces",
+        numbers(p),
+        supported()
+    )
 }
 
-fn contradiction(p: &Probes, g: &Generation, why: &str) -> String {
+fn contradiction(p: &Probes, like: &[&Generation], why: &str) -> String {
+    let like = like.iter().map(|g| format!("{} ({})", g.name, g.era)).collect::<Vec<_>>();
     format!(
         "looks like generation {} but {why}: {}; this plugin supports {}; update the plugin, or \
          use an unmodified ggml",
-        g.name,
+        like.join(" or "),
         numbers(p),
         supported()
     )

@@ -5,13 +5,14 @@ use super::npu::NpuEngine;
 use super::residency;
 use super::weight::{Columns, Weight};
 use crate::board::Found;
-use crate::knobs::Knobs;
+use crate::knobs::{Affinity, Knobs};
 use crate::route::Dtype;
 use half::f16;
 use rocket_runtime::Error;
 use rocket_runtime::matmul::Options;
 use serde::Serialize;
 use std::fmt::Debug;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Identity of a weight that stays where it is: it lies in a buffer the host marked as weights
@@ -139,8 +140,21 @@ pub trait Engine: Send + Sync + Debug {
 
 /// The engine that drives what was found.
 pub fn open(found: &Found, knobs: &Knobs) -> Arc<dyn Engine> {
-    let rules = residency::Rules { total: knobs.cache_bytes, ..residency::Rules::default() };
-    let options =
-        Options { workers: knobs.n_threads, drain_on_signals: true, ..Options::default() };
+    let options = Options {
+        workers: knobs.n_threads,
+        drain_on_signals: true,
+        cores: cores(knobs),
+        ..Options::default()
+    };
+    let rules = residency::Rules::of(knobs);
     Arc::new(NpuEngine::new(found.board.clone(), options, rules, found.meter.clone()))
+}
+
+/// The CPUs that workers run on; `None` for any.
+pub fn cores(knobs: &Knobs) -> Option<Vec<usize>> {
+    match &knobs.affinity {
+        Affinity::Auto => rocket_runtime::board::big_cores(Path::new("/")),
+        Affinity::Off => None,
+        Affinity::Cores(cores) => Some(cores.clone()),
+    }
 }

@@ -3,6 +3,7 @@
 
 pub mod activation;
 pub mod cpu;
+pub mod crossover;
 pub mod engine;
 pub mod identity;
 pub mod meter;

@@ -194,7 +194,7 @@ mod tests {
     }
 
     fn options(workers: usize) -> Options {
-        Options { workers, budget: None, drain_on_signals: false }
+        Options { workers, budget: None, drain_on_signals: false, cores: None }
     }
 
     fn prepare(a: &[f32]) -> Prepared {

@@ -5,7 +5,6 @@ use rocket_runtime::board::{self, Memory};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Share of the last ten seconds, in per cent, in which some task waited for memory: from here on
@@ -50,9 +49,13 @@ fn floor(m: &Memory, reserve: Option<u64>) -> u64 {
     reserve.unwrap_or_else(|| (512 << 20).max(m.total / 10))
 }
 
-/// Whether new weights may become resident: not while stalled, nor close above the floor.
-pub fn admits(s: &Sample, reserve: Option<u64>) -> bool {
-    let room = s.memory.is_none_or(|m| m.available >= floor(&m, reserve) / 4 * 5);
+/// Whether `bytes` more may become resident: not while stalled, nor when they would leave less than
+/// a quarter above the floor.
+pub fn admits(s: &Sample, reserve: Option<u64>, bytes: u64) -> bool {
+    let room = s.memory.is_none_or(|m| {
+        m.available.saturating_sub(bytes)
+            >= floor(&m, reserve).saturating_add(floor(&m, reserve) / 4)
+    });
     room && s.stalled.is_none_or(|p| p < STALLED / 2.0)
 }
 
@@ -62,14 +65,12 @@ pub struct Pressure {
     root: PathBuf,
     reserve: Option<u64>,
     read_at: Mutex<Option<Instant>>,
-    open: AtomicBool,
 }
 
 impl Pressure {
     /// Of the system below `root`.
     pub fn new(root: &Path, reserve: Option<u64>) -> Pressure {
-        let open = AtomicBool::new(true);
-        Pressure { root: root.to_owned(), reserve, read_at: Mutex::default(), open }
+        Pressure { root: root.to_owned(), reserve, read_at: Mutex::default() }
     }
 
     /// Bytes to give back now; 0 between two readings.
@@ -81,14 +82,12 @@ impl Pressure {
             }
             *at = Some(Instant::now());
         }
-        let s = sample(&self.root);
-        self.open.store(admits(&s, self.reserve), Ordering::Relaxed);
-        shortage(&s, self.reserve, resident)
+        shortage(&sample(&self.root), self.reserve, resident)
     }
 
-    /// As of the last reading.
-    pub fn admits(&self) -> bool {
-        self.open.load(Ordering::Relaxed)
+    /// Whether so many bytes more may become resident, as of now.
+    pub fn admits(&self, bytes: u64) -> bool {
+        admits(&sample(&self.root), self.reserve, bytes)
     }
 }
 
@@ -117,9 +116,13 @@ mod tests {
             (Sample { memory: None, stalled: None }, GIB, 0, true),
         ] {
             assert_eq!(shortage(&s, None, resident), gives, "{s:?} {resident}");
-            assert_eq!(admits(&s, None), admitted, "{s:?}");
+            assert_eq!(admits(&s, None, 1 << 20), admitted, "{s:?}");
         }
         assert_eq!(shortage(&at(GIB, None), Some(2 * GIB), 9 * GIB), 3 * GIB / 2);
+        // The weight itself must fit above the floor too.
+        let margin = floor + floor / 4;
+        assert!(admits(&at(margin + GIB, None), None, GIB));
+        assert!(!admits(&at(margin + GIB - 1, None), None, GIB));
     }
 
     #[test]
@@ -136,8 +139,10 @@ mod tests {
         let s = sample(dir.path());
         assert_eq!((s.memory.map(|m| m.available), s.stalled), (Some(1 << 20), Some(12.5)));
         let p = Pressure::new(dir.path(), None);
-        assert!(p.admits());
-        assert!(p.shortage(GIB) > 0 && !p.admits());
+        assert!(p.shortage(GIB) > 0 && !p.admits(1));
         assert_eq!(p.shortage(GIB), 0, "read a moment ago");
+        write("proc/pressure/memory", "some avg10=0.00 avg60=0 avg300=0 total=5\n");
+        write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n");
+        assert!(p.admits(GIB) && !p.admits(4 * GIB));
     }
 }

@@ -6,9 +6,11 @@
 use super::engine::WeightKey;
 use super::pressure::Pressure;
 use super::weight::Columns;
+use crate::knobs::{self, Budget, Knobs};
 use rocket_runtime::matmul::Resident;
 use rocket_runtime::{Error, Result};
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A packed weight.
@@ -32,6 +34,36 @@ pub struct Rules {
     /// Bytes of MemAvailable that stay free of resident weights; `None` is half a GiB or a tenth
     /// of the machine.
     pub reserve: Option<u64>,
+}
+
+impl Rules {
+    /// As the settings say.
+    pub fn of(knobs: &Knobs) -> Rules {
+        let share = |class| match class {
+            _ if knobs.no_prepack => Share::Nothing,
+            knobs::Residency::Auto => Share::All,
+            knobs::Residency::Off => Share::Nothing,
+            knobs::Residency::Bytes(bytes) => Share::Bytes(bytes),
+        };
+        let (total, reserve) = match knobs.cache {
+            Budget::Auto { reserve } => (None, Some(reserve.unwrap_or_else(automatic_reserve))),
+            Budget::Bytes(bytes) => (Some(bytes), None),
+            Budget::Unlimited => (None, None),
+        };
+        Rules {
+            total,
+            quantized: share(knobs.quant_resident),
+            float: share(knobs.f16_resident),
+            reserve,
+        }
+    }
+}
+
+/// What an automatic budget leaves to everything else: decode reads the model's file through the
+/// page cache, which counts as available.
+fn automatic_reserve() -> u64 {
+    let total = rocket_runtime::board::memory(Path::new("/")).map_or(0, |m| m.total);
+    (1 << 30).max(total / 4)
 }
 
 /// The part of one class of weights.
@@ -134,8 +166,8 @@ impl Residency {
     }
 
     fn admit(&self, s: &State, key: &WeightKey) -> std::result::Result<(), String> {
-        if !self.pressure.admits() {
-            return Err("the system is short of memory".to_owned());
+        if !self.pressure.admits(key.packed_bytes()) {
+            return Err("available memory is at its reserve".to_owned());
         }
         let (quantized, share, knob) = match key.dtype.is_quantized() {
             true => (true, self.rules.quantized, "ROCKET_QUANT_RESIDENT"),

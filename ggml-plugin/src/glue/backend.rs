@@ -1,9 +1,9 @@
 //! One backend instance (ggml-abi 2.3).
 #![allow(unsafe_code)]
 
-use super::plugin::Plugin;
-use super::{compute, guard, reg};
-use crate::abi::{slot::backend as slot, status};
+use super::plugin::{Plugin, Runner};
+use super::{compute, guard, record, reg};
+use crate::abi::{BackendTable, status};
 use crate::exec::activation::Prepared;
 use crate::exec::cpu::CpuBackend;
 use crate::log::{Level, line, stderr};
@@ -37,14 +37,20 @@ pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
         cpu: Mutex::new(None),
         scratch: Mutex::default(),
     };
-    let mut record = Box::new([0usize; WORDS]);
-    record[0] = GUID.as_ptr() as usize;
-    record[1 + slot::GET_NAME] = get_name as *const () as usize;
-    record[1 + slot::FREE] = free as *const () as usize;
-    record[1 + slot::GRAPH_COMPUTE] = graph_compute as *const () as usize;
-    record[WORDS - 2] = plugin.records().device;
-    record[WORDS - 1] = Box::into_raw(Box::new(instance)) as usize;
-    Box::into_raw(record).cast::<c_void>()
+    let instance = Box::into_raw(Box::new(instance));
+    let words = words(&plugin.host.generation.backend, plugin.records().device, instance as usize);
+    record::create(instance, &words) as *const c_void
+}
+
+fn words(table: &BackendTable, device: usize, context: usize) -> Vec<usize> {
+    let mut words = vec![0; table.words()];
+    words[0] = GUID.as_ptr() as usize;
+    words[1 + table.get_name] = get_name as *const () as usize;
+    words[1 + table.free] = free as *const () as usize;
+    words[1 + table.graph_compute] = graph_compute as *const () as usize;
+    words[table.device()] = device;
+    words[table.context()] = context;
+    words
 }
 
 /// The instance behind a record.
@@ -52,17 +58,9 @@ pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
 /// # Safety
 /// `record` is null or one that [`create`] made and [`free`] has not seen.
 unsafe fn instance<'a>(record: *const usize) -> Option<&'a Instance> {
-    if record.is_null() {
-        return None;
-    }
-    // SAFETY: the last word of our record is the address of its instance.
-    unsafe { (*record.add(WORDS - 1) as *const Instance).as_ref() }
+    // SAFETY: the owner of these records is their instance.
+    unsafe { record::owner(record) }
 }
-
-/// Both supported generations have the same number of slots, so the context is at one place.
-const WORDS: usize = crate::abi::SUPPORTED[0].backend_words();
-const _: () = assert!(crate::abi::SUPPORTED.len() == 2);
-const _: () = assert!(crate::abi::SUPPORTED[1].backend_words() == WORDS);
 
 extern "C" fn get_name(_backend: *const usize) -> *const c_char {
     reg::NAME.as_ptr()
@@ -70,14 +68,13 @@ extern "C" fn get_name(_backend: *const usize) -> *const c_char {
 
 extern "C" fn free(backend: *mut usize) {
     guard("free", (), || {
-        if backend.is_null() {
+        // SAFETY: the host frees a backend once.
+        let instance = unsafe { record::destroy::<Instance>(backend) };
+        if instance.is_null() {
             return;
         }
-        // SAFETY: the host frees a backend once; both boxes were made by `create`.
-        let instance = unsafe {
-            let record = Box::from_raw(backend.cast::<[usize; WORDS]>());
-            Box::from_raw(record[WORDS - 1] as *mut Instance)
-        };
+        // SAFETY: made by `create`, and nobody else's any more.
+        let instance = unsafe { Box::from_raw(instance) };
         // A forked child ends on its own: the counters, the report and the locks are its parent's.
         if instance.plugin.is_own_process() {
             finish(instance.plugin);
@@ -88,6 +85,13 @@ extern "C" fn free(backend: *mut usize) {
 
 /// The end of a context is the last moment at which the host's logger surely works.
 fn finish(plugin: &Plugin) {
+    if let Some(Runner::Engine(engine)) = plugin.unit.as_ref().map(|u| &u.runner)
+        && let Some(text) = engine.outcome()
+    {
+        // Everything resident is as expected; the rest the user can do something about.
+        let level = if text.contains(';') { Level::Notice } else { Level::Info };
+        line(level, &text);
+    }
     if plugin.knobs.stats {
         for text in plugin.stats.summary() {
             // The user asked for it: hosts drop INFO, and some drop everything by now.

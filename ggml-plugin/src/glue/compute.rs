@@ -3,7 +3,7 @@
 
 use super::backend::Instance;
 use super::plugin::Runner;
-use super::{facts, operands};
+use super::{calibrate, facts, operands};
 use crate::abi::host::Object;
 use crate::abi::status;
 use crate::abi::tensor::Tensor;
@@ -57,6 +57,8 @@ fn node(instance: &Instance, node: &Tensor) -> Result<(), String> {
             line(Level::Warn, &format!("{name}: {} Redone on the CPU.", redo.sentence()));
         }
         on_cpu(instance, node)?;
+    } else {
+        calibrate::with(instance, node, route);
     }
     plugin.stats.computed(&name, route, done);
     Ok(())
@@ -117,7 +119,7 @@ fn product(instance: &Instance, node: &Tensor, name: &str, route: Route) -> Resu
 }
 
 /// The host's CPU backend, opened at the first need.
-fn on_cpu(instance: &Instance, node: &Tensor) -> Result<(), String> {
+pub(super) fn on_cpu(instance: &Instance, node: &Tensor) -> Result<(), String> {
     let mut slot = instance.cpu.lock().unwrap_or_else(PoisonError::into_inner);
     let cpu = match &mut *slot {
         Some(cpu) => cpu,

@@ -2,21 +2,22 @@
 #![allow(unsafe_code)]
 
 use super::plugin::Plugin;
-use super::{backend, buffer, facts, guard, reg};
+use super::{backend, buffer, facts, guard, record, reg};
+use crate::abi::generation::ACCEL_B;
+use crate::abi::props::{self, CapsA, CapsB, PropsB};
 use crate::abi::slot::device as slot;
 use crate::abi::tensor::Tensor;
-use crate::route::{self, OpKind, Route};
+use crate::log::{self, Level};
+use crate::route::{self, OpKind, Reason, Route};
+use crate::watch::LARGE_ROWS;
 use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::ptr;
 
-/// Fifteen slots, registration record, context.
-const WORDS: usize = 17;
-const REG: usize = 15;
-const CONTEXT: usize = 16;
-
-pub(super) fn record(plugin: &'static Plugin, reg: usize) -> [usize; WORDS] {
-    let mut words = [0; WORDS];
+/// The record: the table, registration record, context.
+pub(super) fn record(plugin: &'static Plugin, reg: usize) -> usize {
+    let slots = plugin.host.generation.device_slots;
+    let mut words = vec![0; slots + 2];
     words[slot::GET_NAME] = get_name as *const () as usize;
     words[slot::GET_DESCRIPTION] = get_description as *const () as usize;
     words[slot::GET_MEMORY] = get_memory as *const () as usize;
@@ -29,14 +30,14 @@ pub(super) fn record(plugin: &'static Plugin, reg: usize) -> [usize; WORDS] {
     words[slot::SUPPORTS_BUFT] = supports_buft as *const () as usize;
     words[slot::OFFLOAD_OP] = offload_op as *const () as usize;
     // The host buffer type and the event slots stay null.
-    words[REG] = reg;
-    words[CONTEXT] = ptr::from_ref(plugin) as usize;
-    words
+    words[slots] = reg;
+    words[slots + 1] = ptr::from_ref(plugin) as usize;
+    record::create(plugin, &words)
 }
 
 fn plugin(device: *const usize) -> Option<&'static Plugin> {
     // SAFETY: the host calls the slots of our record with our record.
-    unsafe { Plugin::of(device, CONTEXT) }
+    unsafe { record::owner(device) }
 }
 
 extern "C" fn get_name(_device: *const usize) -> *const c_char {
@@ -71,51 +72,29 @@ extern "C" fn get_memory(_device: *const usize, free: *mut usize, total: *mut us
 }
 
 extern "C" fn get_type(device: *const usize) -> i32 {
-    // ACCEL has the same value in both supported generations.
-    plugin(device).map_or(3, |p| p.host.generation.accel)
+    plugin(device).map_or(ACCEL_B, |p| p.host.generation.accel)
 }
 
-/// 56 bytes in both supported generations; measured before we come here (P6).
-#[repr(C)]
-pub(super) struct Props {
-    name: *const c_char,
-    description: *const c_char,
-    memory_free: usize,
-    memory_total: usize,
-    kind: i32,
-    device_id: *const c_char,
-    pub(super) is_async: bool,
-    pub(super) host_buffer: bool,
-    pub(super) buffer_from_host_ptr: bool,
-    pub(super) events: bool,
-    /// Padding on hosts before 0.20.0.
-    pub(super) mmap_support: bool,
-}
+const CAPS: CapsB = CapsB {
+    base: CapsA { is_async: false, host_buffer: false, buffer_from_host_ptr: true, events: false },
+    mmap_support: true,
+};
 
-const _: () = assert!(size_of::<Props>() == 56);
-const _: () = assert!(std::mem::offset_of!(Props, device_id) == 40);
-const _: () = assert!(std::mem::offset_of!(Props, mmap_support) == 52);
-
-extern "C" fn get_props(device: *const usize, props: *mut Props) {
+extern "C" fn get_props(device: *const usize, to: *mut c_void) {
     guard("get_props", (), || {
+        let Some(bytes) = plugin(device).map(|p| p.host.generation.props_bytes) else { return };
         let (memory_free, memory_total) = memory();
-        let new = Props {
+        let new = PropsB {
             name: get_name(device),
             description: get_description(device),
             memory_free,
             memory_total,
             kind: get_type(device),
             device_id: ptr::null(),
-            is_async: false,
-            host_buffer: false,
-            buffer_from_host_ptr: true,
-            events: false,
-            mmap_support: true,
+            caps: CAPS,
         };
-        if !props.is_null() {
-            // SAFETY: the host passes its struct, whose size was measured.
-            unsafe { props.write(new) };
-        }
+        // SAFETY: the host passes its struct, whose size was measured (P6).
+        unsafe { props::write(to, bytes, new) };
     });
 }
 
@@ -150,14 +129,31 @@ fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route
         // SAFETY: the host passes a tensor it is building a graph with.
         let tensor = unsafe { Tensor::from_ptr(op) }?;
         let facts = facts::of(&plugin.host, tensor)?;
+        let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
+        let large = facts.kind == OpKind::MulMat && rows >= LARGE_ROWS;
         match route::decide(&facts, &plugin.policy()) {
-            Ok(route) => Some(route),
+            Ok(route) => {
+                if large {
+                    plugin.watch.accept(route.macs());
+                }
+                Some(route)
+            }
             Err(reason) => {
+                let w = &facts.weight;
                 // A single row is decode, which nobody expects here.
-                let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
                 if facts.kind == OpKind::MulMat && rows >= 2 {
-                    let w = &facts.weight;
                     plugin.stats.declined(reason, w.dtype, w.ne[0], w.ne[1]);
+                }
+                if large && facts.weight_is_leaf {
+                    let foreign = reason == Reason::WeightNotInHostMemory;
+                    let weight = tensor.source(0).filter(|_| foreign);
+                    let buffer = weight.and_then(|w| plugin.host.buffer_name(w));
+                    let macs = [rows, w.ne[0], w.ne[1]]
+                        .iter()
+                        .fold(1u64, |p, &x| p.saturating_mul(u64::try_from(x).unwrap_or(0)));
+                    if let Some(text) = plugin.watch.decline(reason, buffer, macs) {
+                        log::line(Level::Notice, &text);
+                    }
                 }
                 None
             }

@@ -3,12 +3,14 @@
 
 mod backend;
 mod buffer;
+mod calibrate;
 mod compute;
 mod device;
 mod entry;
 mod facts;
 mod operands;
 mod plugin;
+mod record;
 mod reg;
 
 use crate::log::{Level, line};

@@ -4,15 +4,13 @@
 
 use super::backend::Instance;
 use super::plugin::Plugin;
+use crate::abi::constants::USAGE_WEIGHTS;
 use crate::abi::tensor::Tensor;
 use crate::exec::activation::Activation;
 use crate::exec::mul_mat::Operands;
 use crate::exec::weight::{Decode, Weight};
 use crate::exec::{Redo, WeightKey, identity};
 use crate::route::{Dtype, Route};
-
-/// Usage of a buffer that holds weights (ggml-abi 2.4).
-const USAGE_WEIGHTS: i32 = 1;
 
 /// One set of operands a slice. The route has established types, shapes and strides.
 ///

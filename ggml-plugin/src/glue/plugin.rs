@@ -1,18 +1,19 @@
 //! What one loaded plugin is: the host, the settings, the device, the counters, and the two
 //! records the host keeps pointers to.
-#![allow(unsafe_code)]
 
 use super::{device, reg};
 use crate::abi::host::Host;
 use crate::board::{self, Absent, Found};
+use crate::exec::crossover::{Class, Store, Thresholds};
 use crate::exec::verify::{Mode, Verify};
 use crate::exec::{Engine, Meter, engine};
-use crate::knobs::Knobs;
-use crate::log::{Level, line};
+use crate::knobs::{self, Calibrate, Knobs, MIN_M_FLOOR};
+use crate::log::{self, Level, line};
 use crate::route::Policy;
 use crate::stats::{Stats, Subject};
+use crate::watch::Watch;
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// What runs accepted ops.
@@ -33,6 +34,8 @@ pub(super) struct Unit {
     /// Name and value pairs for `ggml_backend_get_features`.
     pub(super) features: Features,
     pub(super) simulated: bool,
+    /// Tells this machine's measurements from others'.
+    pub(super) machine: String,
     /// What the board executed, where it can tell.
     pub(super) meter: Option<Arc<dyn Meter>>,
 }
@@ -75,6 +78,12 @@ pub(super) struct Plugin {
     pub(super) verify: Verify,
     /// For host work besides the NPU's workers.
     pub(super) threads: usize,
+    pub(super) watch: Watch,
+    pub(super) crossovers: Store,
+    /// What the store held when this process began: answers must not change (ggml-abi 6).
+    measured: Thresholds,
+    /// Classes whose crossover is still to be measured: float, quantized.
+    wanted: [AtomicBool; 2],
     /// The process that computed first: a forked child must not use its NPU.
     pid: OnceLock<u32>,
     /// Backend instances made so far.
@@ -85,8 +94,12 @@ pub(super) struct Plugin {
 impl Plugin {
     /// Builds the plugin and its records. The host is told of no device if there is none.
     pub(super) fn start(host: Host, knobs: Knobs) -> &'static Plugin {
+        log::configure(knobs.log_level, knobs.log_stderr);
         for warning in &knobs.warnings {
             line(Level::Warn, warning);
+        }
+        for note in &knobs.notes {
+            line(Level::Info, note);
         }
         let unit = match open(&knobs) {
             Ok(unit) => {
@@ -116,20 +129,47 @@ impl Plugin {
     ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
         let real = unit.as_ref().is_some_and(|u| !u.simulated);
-        let verify = Verify::new(if real { Mode::First } else { Mode::Off });
+        let verify = match knobs.verify {
+            knobs::Verify::On => Mode::First,
+            knobs::Verify::Auto if real => Mode::First,
+            _ => Mode::Off,
+        };
+        let machine = unit.as_ref().map(|u| u.machine.clone()).unwrap_or_default();
+        let crossovers = Store::of(|name| std::env::var_os(name), machine);
+        let measured = if knobs.calibrate == Calibrate::Off {
+            Thresholds::default()
+        } else {
+            crossovers.load()
+        };
+        let calibrates = match knobs.calibrate {
+            Calibrate::Off => false,
+            Calibrate::Auto => real,
+            Calibrate::On | Calibrate::Force => unit.is_some(),
+        };
+        let known = |class| measured.get(class).is_some() && knobs.calibrate != Calibrate::Force;
+        let wanted =
+            [Class::Float, Class::Quantized].map(|c| AtomicBool::new(calibrates && !known(c)));
+        let threads = knobs.dequant_threads.unwrap_or_else(|| {
+            let here = std::thread::available_parallelism().map_or(1, usize::from);
+            engine::cores(&knobs).map_or(here, |c| c.len()).min(8)
+        });
         let plugin: &'static Plugin = Box::leak(Box::new(Plugin {
             host,
             knobs,
             unit,
             stats,
-            verify,
-            threads: std::thread::available_parallelism().map_or(1, usize::from).min(4),
+            verify: Verify::new(verify),
+            threads,
+            watch: Watch::default(),
+            crossovers,
+            measured,
+            wanted,
             pid,
             instances: AtomicU64::new(0),
             records: OnceLock::new(),
         }));
-        let reg = Box::leak(Box::new(reg::record(plugin))).as_ptr() as usize;
-        let device = Box::leak(Box::new(device::record(plugin, reg))).as_ptr() as usize;
+        let reg = reg::record(plugin);
+        let device = device::record(plugin, reg);
         let _ = plugin.records.set(Records { reg, device });
         plugin
     }
@@ -156,13 +196,29 @@ impl Plugin {
         }
     }
 
+    /// True once for each class that is to be measured.
+    pub(super) fn wants_crossover(&self, class: Class) -> bool {
+        let [float, quantized] = &self.wanted;
+        let flag = if class == Class::Float { float } else { quantized };
+        flag.swap(false, Ordering::Relaxed)
+    }
+
     pub(super) fn policy(&self) -> Policy {
         let engine = self.unit.as_ref().is_some_and(|unit| match &unit.runner {
             Runner::Engine(engine) => engine.available(),
             #[cfg(feature = "test-engine")]
             Runner::HostCpu => true,
         });
-        Policy { engine, min_m: self.knobs.min_m, min_m_quant: self.knobs.min_m }
+        let (knobs, measured) = (&self.knobs, &self.measured);
+        let rows = |given: usize, class| match measured.get(class) {
+            Some(rows) if !knobs.min_m_given => rows.max(MIN_M_FLOOR as usize),
+            _ => given,
+        };
+        Policy {
+            engine,
+            min_m: rows(knobs.min_m, Class::Float),
+            min_m_quant: rows(knobs.min_m_quant, Class::Quantized),
+        }
     }
 
     pub(super) fn subject(&self) -> Subject {
@@ -176,18 +232,6 @@ impl Plugin {
             simulated: self.unit.as_ref().is_some_and(|u| u.simulated),
             board: self.unit.as_ref().and_then(|u| u.meter.as_ref()).map(|m| m.read()),
         }
-    }
-
-    /// The plugin behind a context word of a record.
-    ///
-    /// # Safety
-    /// `record` is null or one of our records, `word` its context.
-    pub(super) unsafe fn of(record: *const usize, word: usize) -> Option<&'static Plugin> {
-        if record.is_null() {
-            return None;
-        }
-        // SAFETY: the context word of our records is the address of a leaked plugin.
-        unsafe { (*record.add(word) as *const Plugin).as_ref() }
     }
 }
 
@@ -206,6 +250,16 @@ fn open(knobs: &Knobs) -> Result<Unit, Absent> {
     Ok(Unit::new(&found, Runner::Engine(engine::open(&found, knobs))))
 }
 
+/// Part, driver and CPU: what a crossover depends on and does not change from day to day.
+fn machine(found: &Found) -> String {
+    let model = std::fs::read_to_string("/proc/device-tree/model");
+    let model = model.map(|m| m.trim_end_matches('\0').to_owned()).unwrap_or_else(|_| {
+        let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+        format!("{} with {cpus} CPUs", std::env::consts::ARCH)
+    });
+    format!("{}, {model}", found.description())
+}
+
 impl Unit {
     fn new(found: &Found, runner: Runner) -> Unit {
         let profile = found.board.profile();
@@ -219,6 +273,7 @@ impl Unit {
                 ("SIMULATED", if found.simulated { "1" } else { "0" }),
             ]),
             simulated: found.simulated,
+            machine: machine(found),
             meter: found.meter.clone(),
         }
     }
@@ -230,6 +285,7 @@ impl Unit {
             description: description.to_owned(),
             features: Features::new(&[("DRIVER", "test"), ("SIMULATED", "1")]),
             simulated: true,
+            machine: "test".to_owned(),
             meter: None,
         }
     }

@@ -2,19 +2,19 @@
 #![allow(unsafe_code)]
 
 use super::plugin::Plugin;
-use super::{backend, guard};
+use super::{backend, guard, record};
 use crate::abi::slot::reg as slot;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
 
-/// Version, four slots, context.
-const WORDS: usize = 6;
-const CONTEXT: usize = 5;
+/// Version, four slots, context, and room: a host that has more slots than are known finds them
+/// null, which is why the context, which only a backend itself reads, is null too.
+const WORDS: usize = 16;
 
 /// Name of registry, device and backend.
 pub(super) const NAME: &CStr = c"ROCKET";
 
-pub(super) fn record(plugin: &'static Plugin) -> [usize; WORDS] {
+pub(super) fn record(plugin: &'static Plugin) -> usize {
     let mut words = [0; WORDS];
     // A 32-bit number in the low half of a little-endian word, padding above.
     words[0] = plugin.host.generation.api as usize;
@@ -22,13 +22,17 @@ pub(super) fn record(plugin: &'static Plugin) -> [usize; WORDS] {
     words[1 + slot::GET_DEVICE_COUNT] = get_device_count as *const () as usize;
     words[1 + slot::GET_DEVICE] = get_device as *const () as usize;
     words[1 + slot::GET_PROC_ADDRESS] = get_proc_address as *const () as usize;
-    words[CONTEXT] = ptr::from_ref(plugin) as usize;
-    words
+    record::create(plugin, &words)
+}
+
+/// What tells our records from others.
+pub(super) fn own() -> usize {
+    get_name as *const () as usize
 }
 
 fn plugin(reg: *const usize) -> Option<&'static Plugin> {
     // SAFETY: the host calls the slots of our record with our record.
-    unsafe { Plugin::of(reg, CONTEXT) }
+    unsafe { record::owner(reg) }
 }
 
 extern "C" fn get_name(_reg: *const usize) -> *const c_char {

@@ -2,13 +2,14 @@
 //! slot.
 #![allow(unsafe_code)]
 
-use super::device::Props;
 use super::guard;
 use super::plugin::{Plugin, Runner, Unit};
 use crate::abi::host::{Host, InitParams, Object, ToFloat, TypeTraits};
 use crate::abi::ops::tests::current;
+use crate::abi::props::{CapsA, PropsA, PropsB};
 use crate::abi::symbols::Resolve;
 use crate::abi::tensor::{FLAG_COMPUTE, Tensor, tests::tensor};
+use crate::abi::{Generation, SUPPORTED};
 use crate::exec::test_engine::TestEngine;
 use crate::knobs::Knobs;
 use std::cell::RefCell;
@@ -184,6 +185,15 @@ fn with_engine(e: TestEngine) -> &'static Plugin {
     plugin(Some(Unit::test(Runner::Engine(Arc::new(e)), c"TEST NPU")))
 }
 
+/// The plugin as a host of this generation gets it.
+fn on_host_of(generation: Generation) -> &'static Plugin {
+    // No host of the old properties marks the nodes to compute (ggml-abi 2.6).
+    let marks_compute = generation.props_bytes != 40;
+    let host = Host { generation, marks_compute, ..Host::for_tests(&Fake, current()) };
+    let unit = Unit::test(Runner::Engine(Arc::new(TestEngine::Reference)), c"TEST NPU");
+    Plugin::with_unit(host, Knobs::read(|_| None), Some(unit), OnceLock::from(std::process::id()))
+}
+
 /// The function in word `slot` of a record, of the type the caller names.
 fn function<F: Copy>(record: *const usize, slot: usize) -> F {
     assert_eq!(size_of::<F>(), size_of::<usize>());
@@ -270,14 +280,123 @@ fn the_records_answer_as_the_host_asks() {
     assert!(slot!(dev, 10, fn(Object) -> bool, HOST_BUFT));
     assert!(!slot!(dev, 10, fn(Object) -> bool, DEVICE_BUFT));
     assert!(!slot!(dev, 10, fn(Object) -> bool, null_mut()));
-    // SAFETY: plain data.
-    let mut props: Props = unsafe { std::mem::zeroed() };
-    slot!(dev, 4, fn(*mut Props) -> (), &raw mut props);
-    assert_eq!((props.is_async, props.host_buffer, props.events), (false, false, false));
-    assert!(props.buffer_from_host_ptr && props.mmap_support);
     // SAFETY: seventeen words.
     let empty: Vec<_> = [7, 12, 13, 14].map(|i| unsafe { *(dev as *const usize).add(i) }).into();
     assert_eq!(empty, [0; 4], "optional slots stay null");
+}
+
+/// What a host of one generation expects, from ggml-abi 1, 2.3 and 2.5 and not from the tables
+/// under test.
+struct Expected {
+    name: &'static str,
+    api: i32,
+    accel: i32,
+    props: usize,
+    compute: usize,
+    words: usize,
+}
+
+const EXPECTED: [Expected; 5] = [
+    Expected { name: "A1/A2", api: 1, accel: 2, props: 40, compute: 10, words: 16 },
+    Expected { name: "A3", api: 1, accel: 2, props: 40, compute: 10, words: 17 },
+    Expected { name: "B1", api: 2, accel: 3, props: 56, compute: 10, words: 17 },
+    Expected { name: "B2", api: 2, accel: 3, props: 56, compute: 12, words: 19 },
+    Expected { name: "C", api: 3, accel: 3, props: 56, compute: 12, words: 19 },
+];
+
+/// Every generation as its hosts do it: enumerate, ask, open, compute, close.
+#[test]
+fn a_product_on_a_host_of_every_generation() {
+    assert_eq!(SUPPORTED.iter().map(|g| g.name).collect::<Vec<_>>(), EXPECTED.map(|e| e.name));
+    // All live at once: nothing of one may be the other's.
+    let plugins = SUPPORTED.iter().map(|g| (on_host_of(**g), g)).collect::<Vec<_>>();
+    for ((p, g), e) in plugins.iter().zip(&EXPECTED) {
+        let (reg, name) = (p.records().reg, g.name);
+        // SAFETY: the record begins with its version.
+        assert_eq!(unsafe { *(reg as *const i32) }, e.api, "{name}");
+        assert_eq!(slot!(reg, 2, fn() -> usize,), 1, "{name}");
+        let dev = slot!(reg, 3, fn(usize) -> usize, 0);
+        assert_eq!(slot!(dev, 3, fn() -> i32,), e.accel, "{name}: type");
+        let mut x = product("x");
+        x.node.flags = if e.api == 1 { 0 } else { FLAG_COMPUTE };
+        assert!(slot!(dev, 9, fn(*const Tensor) -> bool, &raw const *x.node), "{name}");
+
+        let backend = slot!(dev, 5, fn(*const c_char) -> *const usize, ptr::null());
+        assert!(!backend.is_null(), "{name}");
+        // SAFETY: the record has so many words, the last two the device and the context.
+        let words = unsafe { std::slice::from_raw_parts(backend, e.words) };
+        assert_eq!(words[e.words - 2], dev, "{name}: device");
+        let filled: Vec<usize> =
+            (1..e.words - 2).filter(|&i| words[i] != 0).map(|i| i - 1).collect();
+        assert_eq!(filled, [0, 1, e.compute], "{name}: get_name, free, graph_compute");
+        let text = slot!(backend, 1, fn() -> *const c_char,);
+        // SAFETY: a static string.
+        assert_eq!(unsafe { CStr::from_ptr(text) }, c"ROCKET", "{name}");
+
+        let mut graph: Vec<*mut Tensor> = vec![&raw mut *x.node];
+        let graph: Object = (&raw mut graph).cast();
+        assert_eq!(slot!(backend, 1 + e.compute, fn(Object) -> i32, graph), 0, "{name}");
+        assert!(x.out.iter().all(|&v| v == K as f32), "{name}");
+        slot!(backend, 1 + 1, fn() -> (),);
+    }
+}
+
+/// The caller's struct, to the byte: what lies behind it is somebody else's.
+#[test]
+fn properties_fill_the_hosts_struct_and_no_byte_more() {
+    const CANARY: u8 = 0xA5;
+    for (g, e) in SUPPORTED.iter().zip(&EXPECTED) {
+        let dev = on_host_of(**g).records().device;
+        let mut area = [CANARY; 96];
+        // Hosts clear the struct first.
+        area[16..16 + e.props].fill(0);
+        let at = area[16..].as_mut_ptr();
+        slot!(dev, 4, fn(*mut u8) -> (), at);
+        assert!(area[..16].iter().all(|&b| b == CANARY), "{}", g.name);
+        assert!(area[16 + e.props..].iter().all(|&b| b == CANARY), "{}: overrun", g.name);
+        let caps = CapsA {
+            is_async: false,
+            host_buffer: false,
+            buffer_from_host_ptr: true,
+            events: false,
+        };
+        // SAFETY: the struct of this size was written, and holds plain data.
+        let (kind, name, found) = unsafe {
+            if e.props == 40 {
+                let p = at.cast::<PropsA>().read_unaligned();
+                (p.kind, p.name, p.caps)
+            } else {
+                let p = at.cast::<PropsB>().read_unaligned();
+                assert!(p.device_id.is_null() && p.caps.mmap_support, "{}", g.name);
+                (p.kind, p.name, p.caps.base)
+            }
+        };
+        assert_eq!((kind, found), (e.accel, caps), "{}", g.name);
+        // SAFETY: a static string.
+        assert_eq!(unsafe { CStr::from_ptr(name) }, c"ROCKET");
+    }
+}
+
+/// A layout that was measured and not known: more slots everywhere, all of them null.
+#[test]
+fn a_product_on_an_adapted_host() {
+    let newest = **SUPPORTED.last().unwrap();
+    let mut backend = newest.backend;
+    (backend.slots, backend.graph_compute) = (20, 17);
+    let p = on_host_of(Generation { backend, device_slots: 18, api: 9, ..newest });
+    let (reg, dev) = (p.records().reg, p.records().device);
+    // SAFETY: eighteen slots and the record; the registration record has room behind its slots.
+    unsafe {
+        let words = std::slice::from_raw_parts(dev as *const usize, 19);
+        assert_eq!((&words[12..18], words[18]), (&[0; 6][..], reg));
+        assert_eq!(std::slice::from_raw_parts((reg as *const usize).add(5), 8), [0; 8]);
+    }
+    let mut x = product("x");
+    let backend = slot!(dev, 5, fn(*const c_char) -> *const usize, ptr::null());
+    let mut graph: Vec<*mut Tensor> = vec![&raw mut *x.node];
+    assert_eq!(slot!(backend, 1 + 17, fn(Object) -> i32, (&raw mut graph).cast()), 0);
+    assert!(x.out.iter().all(|&v| v == K as f32));
+    slot!(backend, 1 + 1, fn() -> (),);
 }
 
 #[test]

@@ -48,11 +48,13 @@ pub struct Options {
     /// Whether SIGINT, SIGTERM and SIGHUP wait for jobs in flight, see
     /// [`device::drain_on_signals`].
     pub drain_on_signals: bool,
+    /// CPUs that the workers' threads run on; `None` for any.
+    pub cores: Option<Vec<usize>>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { workers: 5, budget: Some(2 << 30), drain_on_signals: true }
+        Options { workers: 5, budget: Some(2 << 30), drain_on_signals: true, cores: None }
     }
 }
 
@@ -102,6 +104,7 @@ pub struct Npu {
     workers: Mutex<Vec<Worker>>,
     budget: Arc<Budget>,
     board: String,
+    cores: Option<Vec<usize>>,
 }
 
 impl Npu {
@@ -118,7 +121,8 @@ impl Npu {
             device::drain_on_signals();
         }
         let budget = Arc::new(Budget::new(options.budget));
-        Ok(Npu { workers: Mutex::new(workers), budget, board: board.describe() })
+        let cores = options.cores;
+        Ok(Npu { workers: Mutex::new(workers), budget, board: board.describe(), cores })
     }
 
     /// Which board this is, for people.
@@ -142,7 +146,7 @@ impl Npu {
     /// [`Error::Memory`] when the budget, MemAvailable's floor or an address window would be
     /// exceeded; the caller then streams.
     pub fn pack(&self, weights: &dyn Weights) -> Result<Resident> {
-        weights::pack(&mut self.lock(), &self.budget, weights)
+        weights::pack(&mut self.lock(), &self.budget, weights, self.cores.as_deref())
     }
 
     /// Multiplies. `out` is M x N, row-major; row `m` is multiplied by `row_scale[m]` if given.
@@ -169,7 +173,7 @@ impl Npu {
             Operand::Resident(r) => resident_jobs(r, shape, summation)?,
             Operand::Stream(s) => stream_jobs(s, workers.len(), shape, summation)?,
         };
-        run(&mut workers, jobs, a, out, row_scale)
+        run(&mut workers, jobs, a, out, row_scale, self.cores.as_deref())
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Worker>> {
@@ -242,6 +246,7 @@ fn run(
     a: Matrix<'_>,
     out: &mut [f32],
     row_scale: Option<&[f32]>,
+    cores: Option<&[usize]>,
 ) -> Result<Stats> {
     let widths: Vec<usize> = jobs.iter().map(|j| j.columns.len()).collect();
     let parts = split_columns(out, &widths);
@@ -253,6 +258,7 @@ fn run(
             .map(|((worker, job), mut rows)| {
                 scope.spawn(move || {
                     device::leave_signals_to_others();
+                    cores.inspect(|c| crate::board::pin(c));
                     worker.run(&job, a, &mut rows, row_scale)
                 })
             })

@@ -3,7 +3,8 @@
 use super::budget::Budget;
 use super::column_step;
 use super::worker::Worker;
-use crate::device::{Bo, TAIL_BYTES};
+use crate::board::pin;
+use crate::device::{Bo, TAIL_BYTES, leave_signals_to_others};
 use crate::dtype::DType;
 use crate::layout::pack;
 use crate::plan::{Shape, TilePlan, plan};
@@ -174,6 +175,7 @@ pub(super) fn pack(
     workers: &mut [Worker],
     budget: &Arc<Budget>,
     source: &dyn Weights,
+    cores: Option<&[usize]>,
 ) -> Result<Resident> {
     let (n, k) = (source.n(), source.k());
     let t = DType::Fp16.info();
@@ -203,6 +205,8 @@ pub(super) fn pack(
             .zip(parts)
             .map(|(worker, (columns, plan))| {
                 scope.spawn(move || {
+                    leave_signals_to_others();
+                    cores.inspect(|c| pin(c));
                     let len = bytes(&columns);
                     let window = WindowShare::take(worker.window(), (len + TAIL_BYTES) as u64)?;
                     let mut bo = Bo::new(worker.file(), len, "resident weights")?;

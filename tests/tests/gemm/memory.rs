@@ -11,7 +11,8 @@ const SHAPE: Shape = Shape { m: 128, k: 576, n: 320 };
 fn the_budget_is_kept_and_given_back() {
     let case = Case::integers(SHAPE, 1);
     let rows = Rows::new(&case.w, SHAPE.n, SHAPE.k);
-    let options = Options { workers: 2, budget: Some(1_000_000), drain_on_signals: false };
+    let options =
+        Options { workers: 2, budget: Some(1_000_000), drain_on_signals: false, cores: None };
     let npu = Npu::open(&board(), options).expect("opens");
     let first = npu.pack(&rows).expect("fits");
     assert!(

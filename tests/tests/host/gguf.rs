@@ -1,13 +1,53 @@
-//! The header of a GGUF file: tensor names and shapes, and the block count. Little-endian,
+//! The header of a GGUF file: tensor names, types and shapes, and the block count. Little-endian,
 //! version 3; key-values are skipped by their type.
 
+use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 pub struct Header {
-    /// Name and extents, fastest first.
-    pub tensors: Vec<(String, Vec<usize>)>,
+    pub tensors: Vec<Tensor>,
     pub blocks: usize,
+}
+
+pub struct Tensor {
+    pub name: String,
+    /// Fastest first.
+    pub shape: Vec<usize>,
+    pub kind: &'static str,
+}
+
+impl Header {
+    /// How many matrices of the blocks there are of each type.
+    pub fn kinds(&self) -> BTreeMap<&'static str, usize> {
+        let mut kinds = BTreeMap::new();
+        let matrices = self.tensors.iter().filter(|t| t.shape.len() == 2);
+        for t in matrices.filter(|t| t.name.starts_with("blk.")) {
+            *kinds.entry(t.kind).or_default() += 1;
+        }
+        kinds
+    }
+}
+
+/// ggml's type numbers, which only ever grew at the end (ggml-abi 2.9).
+fn kind(number: u32) -> &'static str {
+    match number {
+        0 => "F32",
+        1 => "F16",
+        2 => "Q4_0",
+        3 => "Q4_1",
+        6 => "Q5_0",
+        7 => "Q5_1",
+        8 => "Q8_0",
+        12 => "Q4_K",
+        13 => "Q5_K",
+        14 => "Q6_K",
+        20 => "IQ4_NL",
+        23 => "IQ4_XS",
+        30 => "BF16",
+        39 => "MXFP4",
+        other => panic!("tensor type {other} has no name here"),
+    }
 }
 
 struct Reader<R>(R);
@@ -75,9 +115,9 @@ pub fn read(path: &Path) -> Header {
             let name = r.string();
             let dims = r.u32();
             let shape = (0..dims).map(|_| r.u64() as usize).collect();
-            r.u32();
+            let kind = kind(r.u32());
             r.u64();
-            (name, shape)
+            Tensor { name, shape, kind }
         })
         .collect();
     Header { tensors, blocks }

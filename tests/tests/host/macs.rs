@@ -8,21 +8,21 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// One product: K, N, rows.
-type Product = (usize, usize, usize);
+pub type Product = (usize, usize, usize);
 
 /// The weight products of one ubatch: every matrix of every block over all tokens, except that
 /// the last block's feed-forward part and the head see only the rows whose logits are wanted.
-fn expected(model: &Header, tokens: usize, wanted: usize) -> Vec<Product> {
-    let matrices = model.tensors.iter().filter(|(_, shape)| shape.len() == 2);
+pub fn expected(model: &Header, tokens: usize, wanted: usize) -> Vec<Product> {
+    let matrices = model.tensors.iter().filter(|t| t.shape.len() == 2);
     let last = format!("blk.{}.ffn_", model.blocks - 1);
     let mut products: Vec<Product> = matrices
-        .map(|(name, shape)| {
-            let cut = name.starts_with(&last) || name.starts_with("token_embd");
-            (shape[0], shape[1], if cut { wanted } else { tokens })
+        .map(|t| {
+            let cut = t.name.starts_with(&last) || t.name.starts_with("token_embd");
+            (t.shape[0], t.shape[1], if cut { wanted } else { tokens })
         })
         .collect();
     // The embedding is looked up, and multiplied with once more as the head (they are tied).
-    assert!(!model.tensors.iter().any(|(name, _)| name.starts_with("output.")));
+    assert!(!model.tensors.iter().any(|t| t.name.starts_with("output.")));
     products.sort_unstable();
     products
 }
@@ -50,11 +50,25 @@ fn macs(products: &[Product]) -> u64 {
     products.iter().map(|&(k, n, m)| (k * n * m) as u64).sum()
 }
 
-fn read(path: &std::path::Path) -> Value {
+/// The plugin's report.
+pub fn read(path: &std::path::Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).expect("the plugin wrote a report")).expect("JSON")
 }
 
-/// Every product of 128 rows or more ran on the board, and executed exactly its own
+/// The board's part of the products of 32 rows or more, by the registers that it executed, after
+/// checking that the CPU redid nothing.
+pub fn share(report: &Value, expected: &[Product]) -> f64 {
+    let number = |v: &Value| v.as_u64().unwrap_or_else(|| panic!("{v} is not a count"));
+    assert!(number(&report["routes"]["fp16"]) > 0, "routes: {}", report["routes"]);
+    assert!(report["redos"].as_object().is_some_and(|r| r.is_empty()), "{}", report["redos"]);
+    assert_eq!(number(&report["ops_dropped"]), 0);
+    let ops = report["ops"].as_array().expect("ops").iter().map(|op| &op["engine"]);
+    let useful: u64 = ops.map(|e| number(&e["board"]["macs"]) - number(&e["padding_macs"])).sum();
+    let wanted: Vec<Product> = expected.iter().filter(|p| p.2 >= 32).copied().collect();
+    useful as f64 / macs(&wanted) as f64
+}
+
+/// Every product of 32 rows or more ran on the board, and executed exactly its own
 /// multiply-accumulates beside the padding that the plan states. Returns the board's share.
 fn check(report: &Value, expected: &[Product]) -> f64 {
     let number = |v: &Value| v.as_u64().unwrap_or_else(|| panic!("{v} is not a count"));
@@ -70,7 +84,7 @@ fn check(report: &Value, expected: &[Product]) -> f64 {
         *ran.entry((k, n, m)).or_default() += 1;
     }
     let mut wanted: BTreeMap<Product, usize> = BTreeMap::new();
-    for product in expected.iter().filter(|p| p.2 >= 128) {
+    for product in expected.iter().filter(|p| p.2 >= 32) {
         *wanted.entry(*product).or_default() += 1;
     }
     assert_eq!(ran, wanted, "products that ran and products that were to run");

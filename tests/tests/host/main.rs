@@ -1,14 +1,21 @@
 //! The plugin in a stock llama.cpp, with a real model, on the simulated board.
 //!
 //! `scripts/test` names the host (`ROCKET_TEST_HOST_ROOT`), the models
-//! (`ROCKET_TEST_MODEL_DIR`), the library (`ROCKET_TEST_PLUGIN`) and the simulator's preload
-//! library (`ROCKET_TEST_PRELOAD`); without them these tests are left out.
+//! (`ROCKET_TEST_MODEL_DIR`), the library (`ROCKET_TEST_PLUGIN`), the simulator's preload
+//! library (`ROCKET_TEST_PRELOAD`) and hosts of other generations
+//! (`ROCKET_TEST_WHISPER_HOSTS`, `ROCKET_TEST_SIMPLE_HOST`, and `ROCKET_TEST_SOURCE_HOST` when
+//! it is there); without them these tests are left out.
 
 mod absent;
+mod embed;
+mod generations;
 mod gguf;
+mod kld;
 mod macs;
+mod matrix;
 mod node;
 mod ops;
+mod whisper;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,20 +30,40 @@ pub struct Setup {
     pub scratch: tempfile::TempDir,
 }
 
+/// What a variable of `scripts/test` says.
+pub fn named(name: &str) -> PathBuf {
+    let value = std::env::var_os(name).filter(|v| !v.is_empty());
+    PathBuf::from(value.unwrap_or_else(|| panic!("{name} is not set; run scripts/test")))
+}
+
+/// The first words of the demo's prompt, in one line.
+pub fn first_words(count: usize) -> String {
+    let text = include_str!("../../data/prompt.txt");
+    let words: Vec<&str> = text.split_whitespace().take(count).collect();
+    assert_eq!(words.len(), count, "the prompt is shorter");
+    words.join(" ")
+}
+
 impl Setup {
     pub fn named() -> Setup {
-        let var = |name: &str| {
-            let value = std::env::var_os(name).filter(|v| !v.is_empty());
-            PathBuf::from(value.unwrap_or_else(|| panic!("{name} is not set; run scripts/test")))
-        };
+        Setup::in_host(named("ROCKET_TEST_HOST_ROOT"))
+    }
+
+    /// The same in another host.
+    pub fn in_host(host: PathBuf) -> Setup {
         // Not below the system's temporary folder: the host gets one of its own.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         Setup {
-            host: var("ROCKET_TEST_HOST_ROOT"),
-            model: var("ROCKET_TEST_MODEL_DIR").join("smollm2-f16.gguf"),
-            plugin: var("ROCKET_TEST_PLUGIN"),
+            host,
+            model: named("ROCKET_TEST_MODEL_DIR").join("smollm2-f16.gguf"),
+            plugin: named("ROCKET_TEST_PLUGIN"),
             scratch: tempfile::tempdir_in(target).expect("scratch folder"),
         }
+    }
+
+    /// Another file of the models' folder.
+    pub fn model_named(&self, name: &str) -> PathBuf {
+        self.model.with_file_name(name)
     }
 
     /// A program of the host that sees the model, the plugin and the scratch folder.

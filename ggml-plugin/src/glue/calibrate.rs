@@ -1,0 +1,91 @@
+//! Timing the product at hand on both sides, on its first rows only: how the crossover of this
+//! machine is found (see [`crate::exec::crossover`]).
+#![allow(unsafe_code)]
+
+use super::backend::Instance;
+use super::plugin::Runner;
+use super::{compute, operands};
+use crate::abi::tensor::Tensor;
+use crate::exec::crossover::{Class, ROWS, Timing, crossover};
+use crate::exec::mul_mat::{self, Means};
+use crate::log::{Level, line};
+use crate::route::{Dtype, Route};
+use std::ptr;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+/// Elements of a weight worth measuring with: a smaller one is all overhead, a larger one takes
+/// seconds.
+const FIT: std::ops::RangeInclusive<usize> = 1 << 18..=1 << 26;
+
+/// Measures with this op if its class is still to be measured and it is fit for it. The op itself
+/// has been computed and is not touched.
+pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
+    let plugin = instance.plugin;
+    let Route::Fp16 { m, k, n, slices: 1 } = route else { return };
+    let Some(weight) = node.source(0) else { return };
+    let class = Class::of(Dtype(weight.dtype));
+    let most = ROWS.iter().rposition(|&r| r <= m).map_or(0, |i| i + 1);
+    // Half of the list must be there, or the answer is a guess.
+    if most * 2 < ROWS.len() || !FIT.contains(&(k * n)) || !plugin.wants_crossover(class) {
+        return;
+    }
+    let timings: Option<Vec<Timing>> =
+        ROWS[..most].iter().map(|&rows| time(instance, node, rows, n)).collect();
+    let Some(timings) = timings else { return };
+    let Some(rows) = crossover(&timings) else {
+        let text = format!("measured: the CPU is faster up to {} rows", ROWS[most - 1]);
+        return line(Level::Info, &text);
+    };
+    let kind = match class {
+        Class::Float => "float",
+        Class::Quantized => "quantized",
+    };
+    let kept = plugin.crossovers.keep(class, rows);
+    let text = match kept {
+        Ok(()) => format!(
+            "measured: with {kind} weights the NPU is faster from {rows} rows on; used from the next start"
+        ),
+        Err(e) => format!("measured {rows} rows for {kind} weights, but could not keep it: {e}"),
+    };
+    line(Level::Info, &text);
+}
+
+/// Both sides on the first `rows` rows, the better of two tries each.
+fn time(instance: &Instance, node: &Tensor, rows: usize, n: usize) -> Option<Timing> {
+    let Runner::Engine(engine) = &instance.plugin.unit.as_ref()?.runner else { return None };
+    let mut activation = copy(node.source(1)?);
+    activation.ne = [activation.ne[0], rows as i64, 1, 1];
+    let mut out = vec![0f32; rows * n];
+    let mut part = copy(node);
+    part.ne = [n as i64, rows as i64, 1, 1];
+    part.nb = [4, 4 * n, 4 * n * rows, 4 * n * rows];
+    part.src[1] = &raw mut activation;
+    part.data = out.as_mut_ptr().cast();
+    let mut best = Timing { rows, cpu: f64::INFINITY, npu: f64::INFINITY };
+    for _ in 0..2 {
+        let start = Instant::now();
+        compute::on_cpu(instance, &part).ok()?;
+        best.cpu = best.cpu.min(start.elapsed().as_secs_f64());
+        let route = Route::Fp16 { m: rows, k: activation.ne[0] as usize, n, slices: 1 };
+        let start = Instant::now();
+        for operands in operands::of(instance, &part, "calibration", route).ok()? {
+            let mut scratch = instance.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let means = Means {
+                engine: &**engine,
+                verify: &instance.plugin.verify,
+                threads: instance.plugin.threads,
+                scratch: &mut scratch,
+            };
+            mul_mat::run(means, operands).ok()?;
+        }
+        best.npu = best.npu.min(start.elapsed().as_secs_f64());
+    }
+    Some(best)
+}
+
+fn copy(t: &Tensor) -> Tensor {
+    // SAFETY: plain data of the host, read while nobody writes it; the copy points to the same
+    // buffers and sources, and lives as long as they do.
+    unsafe { ptr::read(t) }
+}
