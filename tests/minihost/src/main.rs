@@ -94,6 +94,9 @@ impl Setup {
             // The fewest rows that are ever accepted.
             ("ROCKET_MIN_M", Some("8")),
             ("ROCKET_MIN_M_QUANT", Some("8")),
+            // Nothing of this machine's settings, nothing measured.
+            ("ROCKET_CONFIG", Some("none")),
+            ("ROCKET_CALIBRATE", Some("0")),
             ("GGML_BACKEND_PATH", None),
             // Threads that spin while they wait would starve the simulator.
             ("OMP_NUM_THREADS", Some("1")),
