@@ -50,10 +50,10 @@ fn minihost(host: &Path, arguments: &[&str]) -> String {
     text
 }
 
-/// The number before or after some words of a line.
+/// The number before or after some words of the last line that has them.
 fn number(text: &str, words: &str) -> usize {
     let line =
-        text.lines().find(|l| l.contains(words)).unwrap_or_else(|| panic!("{words}: {text}"));
+        text.lines().rfind(|l| l.contains(words)).unwrap_or_else(|| panic!("{words}: {text}"));
     let at = line.find(words).unwrap();
     let digits = |s: &str| s.trim().parse().ok();
     let after = line[at + words.len()..].split([' ', ',', ':']).find(|w| !w.is_empty());
