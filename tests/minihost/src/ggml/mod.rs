@@ -17,6 +17,7 @@ use std::ffi::{CStr, CString, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Name of our device.
 pub const OURS: &CStr = c"ROCKET";
@@ -276,18 +277,24 @@ pub fn do_wrong() -> u8 {
     // SAFETY: it is not: that is the point.
     unsafe impl Send for Shared {}
     impl Shared {
-        fn count(self) {
+        fn count(self, started: &AtomicUsize) {
+            // Both run before either writes; relaxed, so that nothing orders their writes.
+            started.fetch_add(1, Ordering::Relaxed);
+            while started.load(Ordering::Relaxed) < 2 {
+                std::thread::yield_now();
+            }
             for _ in 0..1000 {
                 // SAFETY: the number lives until both threads are joined; the race is on purpose.
                 unsafe { self.0.write_volatile(self.0.read_volatile() + 1) };
             }
         }
     }
+    let started = AtomicUsize::new(0);
     let mut number = 0u64;
     let ptr = &raw mut number;
     std::thread::scope(|scope| {
         for shared in [Shared(ptr), Shared(ptr)] {
-            scope.spawn(move || shared.count());
+            scope.spawn(|| shared.count(&started));
         }
     });
     let memory = vec![7u8; 100];
