@@ -18,6 +18,8 @@ type Declined = (Reason, Dtype, [i64; 2]);
 pub struct Stats {
     computed: Mutex<Computed>,
     declined: Mutex<HashMap<Declined, u64>>,
+    /// Contexts may end at the same time: one report after the other, the newest last.
+    writing: Mutex<()>,
     list_ops: bool,
 }
 
@@ -218,6 +220,7 @@ impl Stats {
     /// # Errors
     /// Those of the file system.
     pub fn write_report(&self, path: &Path, subject: &Subject) -> std::io::Result<()> {
+        let _turn = lock(&self.writing);
         let json = self.report(subject)?;
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}", std::process::id()));
@@ -270,6 +273,27 @@ mod tests {
         // No temporary file is left behind.
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(s.write_report(Path::new("/nonexistent/r.json"), &Subject::default()).is_err());
+    }
+
+    /// Contexts that end at once use the same temporary name.
+    #[test]
+    fn reports_written_at_once_are_whole() {
+        let s = Stats::new(true);
+        s.computed("a", ROUTE, Ok(OpRecord::default()));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r.json");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..50 {
+                        s.write_report(&path, &Subject::default()).unwrap();
+                    }
+                });
+            }
+        });
+        let v: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        assert_eq!(v["routes"]["fp16"], 1);
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]
