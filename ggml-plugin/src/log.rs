@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Info,
-    /// What the user has to see although all is well: llama.cpp's tools drop what a backend logs
-    /// as INFO (ggml-abi 4), so this goes out as WARN.
+    /// What the user has to see. Straight to stderr: llama.cpp's tools drop what a backend logs as
+    /// INFO (ggml-abi 4), and everything while they fit a model into memory or measure.
     Notice,
     Warn,
     Error,
@@ -21,8 +21,8 @@ impl Level {
     /// ggml's number (ggml-abi 2.11).
     fn number(self) -> i32 {
         match self {
-            Level::Info => level::INFO,
-            Level::Notice | Level::Warn => level::WARN,
+            Level::Info | Level::Notice => level::INFO,
+            Level::Warn => level::WARN,
             Level::Error => level::ERROR,
         }
     }
@@ -121,6 +121,9 @@ fn destinations<L>(
     if !level.passes(threshold) {
         return (None, false);
     }
+    if level == Level::Notice {
+        return (None, true);
+    }
     let own = copy || logger.is_none();
     (logger, own)
 }
@@ -144,7 +147,7 @@ mod tests {
     #[test]
     fn levels_of_ggml() {
         let all = [Level::Info, Level::Notice, Level::Warn, Level::Error];
-        assert_eq!(all.map(Level::number), [2, 3, 3, 4]);
+        assert_eq!(all.map(Level::number), [2, 2, 3, 4]);
     }
 
     /// Thresholds against levels, with and without a copy and a logger.
@@ -165,7 +168,11 @@ mod tests {
                     (true, None, true),
                 ] {
                     let got = destinations(level, threshold, copy, logger);
-                    let expected = if passes { (logger, own) } else { (None, false) };
+                    let expected = match (passes, level) {
+                        (false, _) => (None, false),
+                        (true, Level::Notice) => (None, true),
+                        (true, _) => (logger, own),
+                    };
                     assert_eq!(got, expected, "{level:?} {threshold:?} {copy} {logger:?}");
                 }
             }

@@ -10,8 +10,9 @@ use std::sync::{Mutex, PoisonError};
 pub const LARGE_ROWS: i64 = 32;
 /// Large products declined before the line is written: more than one graph of a small model.
 const ENOUGH: u64 = 256;
-/// Per cent of the multiply-accumulates that must be declined.
-const MOST: u128 = 90;
+/// Per cent of them that must be declined. Products are counted and not their multiplications: a
+/// scheduler that reserves memory asks for the output head over all rows, which no prompt needs.
+const MOST: u64 = 90;
 
 /// Why, and in which buffer type where that is the reason.
 type Cause = (Reason, Option<String>);
@@ -20,38 +21,35 @@ type Cause = (Reason, Option<String>);
 #[derive(Debug, Default)]
 pub struct Watch {
     taken: AtomicU64,
-    declined: Mutex<HashMap<Cause, (u64, u64)>>,
+    declined: Mutex<HashMap<Cause, u64>>,
     said: AtomicBool,
 }
 
 impl Watch {
-    /// A large product of so many multiply-accumulates was accepted.
-    pub fn accept(&self, macs: u64) {
-        // Saturates after centuries; nothing but a share is made of it.
-        self.taken.fetch_add(macs, Ordering::Relaxed);
+    /// A large product was accepted.
+    pub fn accept(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
     }
 
     /// One was declined. Returns the line, once in a process.
-    pub fn decline(&self, reason: Reason, buffer: Option<String>, macs: u64) -> Option<String> {
+    pub fn decline(&self, reason: Reason, buffer: Option<String>) -> Option<String> {
         if self.said.load(Ordering::Relaxed) {
             return None;
         }
         let mut declined = self.declined.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = declined.entry((reason, buffer)).or_default();
-        *entry = (entry.0 + 1, entry.1.saturating_add(macs));
+        *declined.entry((reason, buffer)).or_default() += 1;
         let taken = self.taken.load(Ordering::Relaxed);
         let text = verdict(&declined, taken)?;
         (!self.said.swap(true, Ordering::Relaxed)).then_some(text)
     }
 }
 
-fn verdict(declined: &HashMap<Cause, (u64, u64)>, taken: u64) -> Option<String> {
-    let count: u64 = declined.values().map(|(count, _)| count).sum();
-    let macs: u128 = declined.values().map(|(_, macs)| u128::from(*macs)).sum();
-    if count < ENOUGH || macs * 100 < (macs + u128::from(taken)) * MOST {
+fn verdict(declined: &HashMap<Cause, u64>, taken: u64) -> Option<String> {
+    let count: u64 = declined.values().sum();
+    if count < ENOUGH || count * 100 < (count + taken) * MOST {
         return None;
     }
-    let ((reason, buffer), _) = declined.iter().max_by_key(|(_, (_, macs))| *macs)?;
+    let ((reason, buffer), _) = declined.iter().max_by_key(|(_, count)| **count)?;
     let share = match taken {
         0 => "nothing of this model's prefill runs on the NPU",
         _ => "less than a tenth of this model's prefill runs on the NPU",
@@ -75,40 +73,41 @@ fn cause(reason: Reason, buffer: Option<&str>) -> String {
 mod tests {
     use super::*;
 
-    fn repeat(w: &Watch, n: u64, reason: Reason, buffer: Option<&str>, macs: u64) -> Vec<String> {
-        (0..n).filter_map(|_| w.decline(reason, buffer.map(str::to_owned), macs)).collect()
+    fn repeat(w: &Watch, n: u64, reason: Reason, buffer: Option<&str>) -> Vec<String> {
+        (0..n).filter_map(|_| w.decline(reason, buffer.map(str::to_owned))).collect()
     }
 
     #[test]
     fn the_cause_is_named_once() {
         let w = Watch::default();
         assert!(
-            repeat(&w, ENOUGH - 1, Reason::WeightNotInHostMemory, Some("CPU_REPACK"), 9).is_empty()
+            repeat(&w, ENOUGH - 1, Reason::WeightNotInHostMemory, Some("CPU_REPACK")).is_empty()
         );
-        let said = repeat(&w, 9, Reason::WeightNotInHostMemory, Some("CPU_REPACK"), 9);
+        let said = repeat(&w, 9, Reason::WeightNotInHostMemory, Some("CPU_REPACK"));
         assert_eq!(said.len(), 1);
         for word in ["nothing", "CPU_REPACK", "-nr", "--repack 0"] {
             assert!(said[0].contains(word), "{said:?}");
         }
-        assert!(repeat(&w, 999, Reason::WeightType, None, 9).is_empty());
+        assert!(repeat(&w, 999, Reason::WeightType, None).is_empty());
     }
 
     #[test]
     fn the_largest_cause_wins() {
         let w = Watch::default();
-        assert!(repeat(&w, 200, Reason::NTooSmall, None, 1).is_empty());
-        let said = repeat(&w, 100, Reason::TooFewRows, None, 1000);
+        assert!(repeat(&w, 100, Reason::NTooSmall, None).is_empty());
+        let said = repeat(&w, 200, Reason::TooFewRows, None);
         assert!(said.len() == 1 && said[0].contains("ROCKET_MIN_M"), "{said:?}");
     }
 
     #[test]
     fn a_model_that_runs_is_left_in_peace() {
         let w = Watch::default();
-        w.accept(1000 * 11);
-        assert!(repeat(&w, 1000, Reason::WeightType, None, 90).is_empty());
+        (0..112).for_each(|_| w.accept());
+        assert!(repeat(&w, 1000, Reason::WeightType, None).is_empty());
         let w = Watch::default();
-        w.accept(90);
-        let said = repeat(&w, 1000, Reason::WeightNotInHostMemory, Some("CUDA0"), 90);
+        // The head of a model whose blocks are out of reach.
+        w.accept();
+        let said = repeat(&w, 1000, Reason::WeightNotInHostMemory, Some("CUDA0"));
         assert!(said.len() == 1 && said[0].contains("a tenth") && said[0].contains("CUDA0"));
     }
 }

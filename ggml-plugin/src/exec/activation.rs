@@ -84,7 +84,8 @@ impl Prepared {
         let each = m.div_ceil(threads);
         let parts = self.rows.chunks_mut(each * k).zip(self.scales.chunks_mut(each)).enumerate();
         if threads == 1 {
-            return parts.map(|(i, (rows, scales))| part(a, i * each, rows, scales)).collect();
+            let mut parts = parts;
+            return parts.try_for_each(|(i, (rows, scales))| part(a, i * each, rows, scales));
         }
         std::thread::scope(|scope| {
             let running: Vec<_> = parts
@@ -147,10 +148,8 @@ mod tests {
             let data: Vec<f32> = (0..extent).map(|i| (i % 1000) as f32 / 8.0 - 60.0).collect();
             let a = Activation::new(&data, k, rows, gaps).unwrap();
             prop_assert!(Activation::new(&data[1..], k, rows, gaps).is_none());
-            let mut p = Prepared::default();
             // Left over from a larger op.
-            p.rows = vec![f16::NAN; 9000];
-            p.scales = vec![f32::NAN; 900];
+            let mut p = Prepared { rows: vec![f16::NAN; 9000], scales: vec![f32::NAN; 900] };
             p.fill(&a, threads).unwrap();
             let want = expected(&data, k, rows, gaps);
             prop_assert_eq!(p.rows.len(), want.len());

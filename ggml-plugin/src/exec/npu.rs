@@ -199,7 +199,8 @@ mod tests {
 
     fn prepare(a: &[f32]) -> Prepared {
         let mut p = Prepared::default();
-        p.fill(&Activation::new(a, K, [M, 1, 1], [K, 0, 0]).unwrap(), 1).expect("finite rows");
+        let a = Activation::new(a, K, [M, 1, 1], [K, 0, 0]).expect("a matrix");
+        p.fill(&a, 1).expect("finite rows");
         p
     }
 

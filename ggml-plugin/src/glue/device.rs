@@ -134,7 +134,7 @@ fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route
         match route::decide(&facts, &plugin.policy()) {
             Ok(route) => {
                 if large {
-                    plugin.watch.accept(route.macs());
+                    plugin.watch.accept();
                 }
                 Some(route)
             }
@@ -148,10 +148,7 @@ fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route
                     let foreign = reason == Reason::WeightNotInHostMemory;
                     let weight = tensor.source(0).filter(|_| foreign);
                     let buffer = weight.and_then(|w| plugin.host.buffer_name(w));
-                    let macs = [rows, w.ne[0], w.ne[1]]
-                        .iter()
-                        .fold(1u64, |p, &x| p.saturating_mul(u64::try_from(x).unwrap_or(0)));
-                    if let Some(text) = plugin.watch.decline(reason, buffer, macs) {
+                    if let Some(text) = plugin.watch.decline(reason, buffer) {
                         log::line(Level::Notice, &text);
                     }
                 }

@@ -138,6 +138,19 @@ impl Plugin {
         unit: Option<Unit>,
         pid: OnceLock<u32>,
     ) -> &'static Plugin {
+        let machine = unit.as_ref().map(|u| u.machine.clone()).unwrap_or_default();
+        let crossovers = Store::of(|name| std::env::var_os(name), machine);
+        Plugin::with_store(host, knobs, unit, pid, crossovers)
+    }
+
+    /// The same with a place for what is measured.
+    pub(super) fn with_store(
+        host: Host,
+        knobs: Knobs,
+        unit: Option<Unit>,
+        pid: OnceLock<u32>,
+        crossovers: Store,
+    ) -> &'static Plugin {
         let stats = Stats::new(knobs.report.is_some());
         let real = unit.as_ref().is_some_and(|u| !u.simulated);
         let verify = match knobs.verify {
@@ -145,8 +158,6 @@ impl Plugin {
             knobs::Verify::Auto if real => Mode::First,
             _ => Mode::Off,
         };
-        let machine = unit.as_ref().map(|u| u.machine.clone()).unwrap_or_default();
-        let crossovers = Store::of(|name| std::env::var_os(name), machine);
         let measured = if knobs.calibrate == Calibrate::Off {
             Thresholds::default()
         } else {

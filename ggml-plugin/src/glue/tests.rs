@@ -11,7 +11,7 @@ use crate::abi::symbols::Resolve;
 use crate::abi::tensor::{FLAG_COMPUTE, Tensor, tests::tensor};
 use crate::abi::{Generation, SUPPORTED};
 use crate::exec::test_engine::TestEngine;
-use crate::knobs::Knobs;
+use crate::knobs::{self, Knobs};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::{self, NonNull, null_mut};
@@ -531,4 +531,60 @@ fn a_forked_child_does_not_touch_the_npu() {
     let p = opened_by(parent, Some(Unit::test(engine, c"TEST NPU")));
     let mut g = [product("a")];
     assert_eq!(run(p, &mut g), (0, vec!["a".to_owned()]));
+}
+
+/// The crossover is measured with the first op that is fit for it, kept, and used from the next
+/// start on; never in the process that measured it.
+#[test]
+fn the_crossover_is_measured_once_and_used_by_the_next_process() {
+    use crate::exec::crossover::{Class, Store, Thresholds};
+    let home = tempfile::tempdir().unwrap();
+    let start = || {
+        let knobs = Knobs { calibrate: knobs::Calibrate::On, ..Knobs::read(|_| None) };
+        let engine = Runner::Engine(Arc::new(TestEngine::Reference));
+        let mut unit = Unit::test(engine, c"TEST NPU");
+        unit.machine = "a board".to_owned();
+        let home = home.path().as_os_str().to_owned();
+        let env = move |name: &str| (name == "HOME").then(|| home.clone());
+        let host = Host::for_tests(&Fake, current());
+        let store = Store::of(env, unit.machine.clone());
+        Plugin::with_store(host, knobs, Some(unit), OnceLock::from(std::process::id()), store)
+    };
+    let first = start();
+    let before = first.policy();
+    // Too small to say anything, then large enough.
+    let mut g = [product("small"), wide("large"), wide("again")];
+    let (status, cpu) = run(first, &mut g);
+    assert_eq!(status, 0);
+    // Two tries at each of the row counts that the product has, on its own memory.
+    let tries = crate::exec::crossover::ROWS.iter().filter(|&&r| r <= M).count() * 2;
+    assert_eq!(cpu, vec!["large".to_owned(); tries]);
+    assert!(g[1].out.iter().all(|&x| x == K as f32), "the op's own result is not touched");
+    assert_eq!(first.policy(), before, "answers must not change while a process runs");
+    let kept: Thresholds = first.crossovers.load();
+    // The reference engine on a large product is far slower than a CPU that writes a constant, or
+    // not: whatever was found is what the next process works with.
+    match kept.get(Class::Float) {
+        Some(rows) => assert_eq!(start().policy().min_m, rows.max(8)),
+        None => assert_eq!(start().policy().min_m, before.min_m),
+    }
+    first.crossovers.keep(Class::Float, 48).unwrap();
+    assert_eq!((start().policy().min_m, start().policy().min_m_quant), (48, 128));
+    first.crossovers.keep(Class::Float, 1).unwrap();
+    assert_eq!(start().policy().min_m, 8, "never below the floor");
+}
+
+/// A product whose weight is worth measuring with: as wide as a small model's head.
+fn wide(name: &str) -> Product {
+    let n = (1 << 18) / K;
+    let mut p = product(name);
+    p._data.0 = vec![0.5; n * K];
+    p.out = vec![0.0; M * n];
+    p.weight.ne[1] = n as i64;
+    p.weight.nb = [4, 4 * K, 4 * K * n, 4 * K * n];
+    p.weight.data = p._data.0.as_mut_ptr().cast();
+    p.node.ne[0] = n as i64;
+    p.node.nb = [4, 4 * n, 4 * n * M, 4 * n * M];
+    p.node.data = p.out.as_mut_ptr().cast();
+    p
 }
