@@ -48,6 +48,32 @@ fn number_after(text: &str, label: &str) -> f64 {
     rest.parse().unwrap_or_else(|e| panic!("{label} is '{rest}': {e}"))
 }
 
+/// The CPU backend's build for one instruction set from its build for another, on one file.
+pub fn between_cpus(s: &Setup, model: &Path, [one, other]: [&str; 2]) -> Divergence {
+    let text = s.scratch.path().join("text.txt");
+    let base = s.scratch.path().join("base.kld");
+    std::fs::write(&text, include_str!("../../data/text.txt")).expect("writes");
+    let perplexity = |variant: &str| {
+        let mut c = s.command_with("llama-perplexity", |c| {
+            c.arg("--cpu").arg(variant);
+        });
+        c.arg("-m").arg(model).arg("-f").arg(&text).args(OPTIONS);
+        c.arg("--kl-divergence-base").arg(&base);
+        c
+    };
+    run(&mut perplexity(one));
+    divergence(perplexity(other))
+}
+
+fn divergence(mut c: Command) -> Divergence {
+    let out = run(c.arg("--kl-divergence"));
+    let said = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
+    Divergence {
+        mean: number_after(&said, "Mean KLD"),
+        same_top: number_after(&said, "Same top p"),
+    }
+}
+
 /// Runs `model` on the board and on the CPU, and `control` on the CPU.
 pub fn measure(s: &Setup, model: &Path, control: Option<&Path>) -> Measured {
     let file = |name: &str| s.scratch.path().join(name);
@@ -63,15 +89,6 @@ pub fn measure(s: &Setup, model: &Path, control: Option<&Path>) -> Measured {
         c
     };
     let cpu = || s.command("llama-perplexity");
-    let divergence = |mut c: Command| {
-        let out = run(c.arg("--kl-divergence"));
-        let said = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned());
-        let said = said.concat();
-        Divergence {
-            mean: number_after(&said, "Mean KLD"),
-            same_top: number_after(&said, "Same top p"),
-        }
-    };
     run(&mut perplexity(cpu(), &decoded, &exact));
     std::fs::remove_file(&decoded).expect("the copy goes");
     run(&mut perplexity(cpu(), model, &own));

@@ -2,7 +2,7 @@
 //! file's weights, and no farther from the CPU's own than the CPU's roundings; and the board did
 //! the work.
 
-use crate::kld::measure;
+use crate::kld::{between_cpus, measure};
 use crate::{Setup, gguf, lines_of_ours, run};
 
 /// Mean KL divergence from the CPU on the decoded weights.
@@ -55,6 +55,23 @@ matrix! {
     host_matrix_iq4_xs: "iq4_xs", ["IQ4_NL" 100, "IQ4_XS" 20];
     host_matrix_q4_0: "q4_0", ["Q4_0" 210];
     host_matrix_mxfp4: "mxfp4", ["MXFP4" 210];
+}
+
+/// Why the reference of quantized files is not the CPU on the same file: its own builds for two
+/// instruction sets lie further apart than the gate.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn host_builds_of_the_cpu_backend_differ_by_more_than_the_gate() {
+    let s = Setup::named();
+    let model = s.model_named("smollm2-q4_1.gguf");
+    let apart = between_cpus(&s, &model, ["haswell", "sandybridge"]);
+    println!(
+        "haswell and sandybridge: mean KLD {:.6}, same top {:.2} %",
+        apart.mean, apart.same_top
+    );
+    assert!(apart.mean > GATE);
+    let same = between_cpus(&s, &model, ["haswell", "haswell"]);
+    assert!(same.mean < 1e-5, "{same:?}: the file of logits holds 16 bits");
 }
 
 /// What the host packs for its CPU alone is out of reach, and the user is told the way out.
