@@ -43,6 +43,16 @@ impl NpuEngine {
         meter: Option<Arc<dyn Meter>>,
     ) -> NpuEngine {
         let pressure = Pressure::new(Path::new("/"), rules.reserve);
+        NpuEngine::under(pressure, board, options, rules, meter)
+    }
+
+    fn under(
+        pressure: Pressure,
+        board: Arc<dyn Board>,
+        options: Options,
+        rules: Rules,
+        meter: Option<Arc<dyn Meter>>,
+    ) -> NpuEngine {
         NpuEngine {
             board,
             options: Options { budget: rules.total, ..options },
@@ -322,6 +332,47 @@ mod tests {
             assert!(told.contains("of 2 weights resident") && told.contains(why), "{told}");
             assert_eq!(engine.outcome(), None, "once is enough");
         }
+    }
+
+    /// A system that runs short gets memory back, and the results stay right; with room again the
+    /// weights are packed again.
+    #[test]
+    fn memory_comes_back_under_pressure() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let available = |kib: u64| {
+            let text = format!("MemTotal: 8388608 kB\nMemAvailable: {kib} kB\n");
+            std::fs::write(root.path().join("proc/meminfo"), text).unwrap();
+            // Figures are read a few times a second.
+            std::thread::sleep(crate::exec::pressure::EVERY);
+        };
+        available(4 << 20);
+        let engine = NpuEngine::under(
+            Pressure::new(root.path(), None),
+            Arc::new(SimBoard::default()),
+            options(1),
+            Rules::default(),
+            None,
+        );
+        let a = eighths(1, M * K);
+        let used = || engine.npu().unwrap().budget().used();
+        let go = |i: u32| {
+            let w = eighths(i, N * K);
+            let key = Some(key(i as usize * 0x10_000, u64::from(i)));
+            let (out, done) = multiply(&engine, &a, &w, key, 1).unwrap();
+            assert!(deviation(&a, &w, &out) <= 1.0);
+            done.record.resident
+        };
+        assert!(go(1) && go(2) && go(3));
+        let full = used();
+        available(100 << 10);
+        assert!(!go(4), "nothing new");
+        assert_eq!(used(), 0, "a machine that lacks more than there is gets all of it");
+        let told = engine.outcome().unwrap();
+        assert!(told.contains("under memory pressure"), "{told}");
+        available(4 << 20);
+        assert!(go(1) && go(2) && go(3));
+        assert_eq!(used(), full);
     }
 
     /// A weight that is not finite is found when it is packed, and remembered.

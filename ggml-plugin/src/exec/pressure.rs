@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// resident weights go. A machine that swaps shows tens; one that is merely busy, less than one.
 const STALLED: f64 = 10.0;
 /// How often the figures are read at most.
-const EVERY: Duration = Duration::from_millis(250);
+pub(super) const EVERY: Duration = Duration::from_millis(250);
 
 /// Figures of one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]

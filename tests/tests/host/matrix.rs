@@ -3,7 +3,8 @@
 //! the work.
 
 use crate::kld::{between_cpus, measure};
-use crate::{Setup, gguf, lines_of_ours, run};
+use crate::{Setup, gguf, lines_of_ours, macs, run};
+use std::collections::BTreeMap;
 
 /// Mean KL divergence from the CPU on the decoded weights.
 const GATE: f64 = 5e-4;
@@ -55,6 +56,42 @@ matrix! {
     host_matrix_iq4_xs: "iq4_xs", ["IQ4_NL" 100, "IQ4_XS" 20];
     host_matrix_q4_0: "q4_0", ["Q4_0" 210];
     host_matrix_mxfp4: "mxfp4", ["MXFP4" 210];
+}
+
+/// A prompt of three micro-batches decodes and packs each weight once.
+#[test]
+fn host_later_micro_batches_pack_nothing() {
+    let s = Setup::named();
+    let model = s.model_named("smollm2-q8_0.gguf");
+    let (mut c, report) = s.on_npu("llama-completion");
+    c.arg("-m")
+        .arg(&model)
+        .arg("-f")
+        .arg(s.prompt_of(512))
+        .args(["-nr", "-b", "512", "-ub", "192"]);
+    run(c.args(["-n", "1", "--temp", "0", "-no-cnv", "--no-warmup", "-t", "2"]));
+    let report = macs::read(&report);
+    let mut packed: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for op in report["ops"].as_array().expect("ops") {
+        let name = op["name"].as_str().expect("a name");
+        let bytes = op["engine"]["packed_bytes"].as_u64().expect("a count");
+        packed.entry(name).or_default().push(bytes);
+    }
+    // 192, 192 and a tail of 128: all of them enough rows.
+    let blocks = gguf::read(&model).blocks;
+    assert!(packed.len() >= 7 * (blocks - 1), "{} products", packed.len());
+    let mut total = 0;
+    for (name, bytes) in &packed {
+        assert!(bytes[0] > 0 && bytes[1..].iter().all(|&b| b == 0), "{name}: {bytes:?}");
+        total += bytes[0];
+    }
+    let batches = packed.values().map(Vec::len).max().unwrap_or_default();
+    println!(
+        "{} weights, {} MB packed once for {batches} micro-batches",
+        packed.len(),
+        total >> 20
+    );
+    assert_eq!(batches, 3);
 }
 
 /// Why the reference of quantized files is not the CPU on the same file: its own builds for two
