@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 /// How much a line matters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
+    Debug,
     Info,
     /// What the user has to see. Straight to stderr: llama.cpp's tools drop what a backend logs as
     /// INFO (ggml-abi 4), and everything while they fit a model into memory or measure.
@@ -21,6 +22,7 @@ impl Level {
     /// ggml's number (ggml-abi 2.11).
     fn number(self) -> i32 {
         match self {
+            Level::Debug => level::DEBUG,
             Level::Info | Level::Notice => level::INFO,
             Level::Warn => level::WARN,
             Level::Error => level::ERROR,
@@ -31,6 +33,7 @@ impl Level {
     /// alone does not get it.
     fn passes(self, threshold: LogLevel) -> bool {
         let own = match self {
+            Level::Debug => LogLevel::Debug,
             Level::Info | Level::Notice => LogLevel::Info,
             Level::Warn => LogLevel::Warn,
             Level::Error => LogLevel::Error,
@@ -57,13 +60,15 @@ pub(crate) fn use_host(logger: Option<Logger>) {
     }
 }
 
-/// Warnings and errors of the runtime and the simulator, as lines for the user.
+/// Warnings and errors of the runtime and the simulator, as lines for the user; with
+/// `ROCKET_LOG_LEVEL=debug` everything else they say too.
 #[derive(Debug)]
 struct Bridge;
 
 impl tracing::Subscriber for Bridge {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() <= tracing::Level::WARN
+        let debug = SETTINGS.get().is_some_and(|s| s.threshold == LogLevel::Debug);
+        *metadata.level() <= if debug { tracing::Level::DEBUG } else { tracing::Level::WARN }
     }
 
     fn event(&self, event: &tracing::Event<'_>) {
@@ -77,8 +82,12 @@ impl tracing::Subscriber for Bridge {
         }
         let mut message = Message(String::new());
         event.record(&mut message);
-        let severe = *event.metadata().level() == tracing::Level::ERROR;
-        line(if severe { Level::Error } else { Level::Warn }, &message.0);
+        let level = match *event.metadata().level() {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warn,
+            _ => Level::Debug,
+        };
+        line(level, &message.0);
     }
 
     // No spans are used.
@@ -146,20 +155,20 @@ mod tests {
 
     #[test]
     fn levels_of_ggml() {
-        let all = [Level::Info, Level::Notice, Level::Warn, Level::Error];
-        assert_eq!(all.map(Level::number), [2, 2, 3, 4]);
+        let all = [Level::Debug, Level::Info, Level::Notice, Level::Warn, Level::Error];
+        assert_eq!(all.map(Level::number), [1, 2, 2, 3, 4]);
     }
 
     /// Thresholds against levels, with and without a copy and a logger.
     #[test]
     fn who_gets_a_line() {
         for (threshold, passing) in [
-            (T::Debug, [true, true, true, true]),
-            (T::Info, [true, true, true, true]),
-            (T::Warn, [false, false, true, true]),
-            (T::Error, [false, false, false, true]),
+            (T::Debug, [true, true, true, true, true]),
+            (T::Info, [false, true, true, true, true]),
+            (T::Warn, [false, false, false, true, true]),
+            (T::Error, [false, false, false, false, true]),
         ] {
-            let all = [Level::Info, Level::Notice, Level::Warn, Level::Error];
+            let all = [Level::Debug, Level::Info, Level::Notice, Level::Warn, Level::Error];
             for (level, passes) in all.into_iter().zip(passing) {
                 for (copy, logger, own) in [
                     (false, Some(()), false),

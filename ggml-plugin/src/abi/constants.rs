@@ -10,6 +10,7 @@ pub mod status {
 /// Log levels (ggml-abi 2.11).
 pub mod level {
     #![allow(missing_docs)]
+    pub const DEBUG: i32 = 1;
     pub const INFO: i32 = 2;
     pub const WARN: i32 = 3;
     pub const ERROR: i32 = 4;

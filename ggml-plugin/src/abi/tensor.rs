@@ -92,11 +92,11 @@ impl Tensor {
         TensorFacts { dtype: Dtype(self.dtype), block, ne: self.ne, nb: self.nb }
     }
 
-    /// The elements as a slice; `None` when unallocated, misaligned or not of `bytes` size.
+    /// The first `len` elements in memory as a slice; `None` when unallocated or misaligned.
     ///
     /// # Safety
-    /// The tensor is contiguous, holds `len` elements of `T`, and its data is not written while
-    /// the slice lives.
+    /// `len` elements of `T` can be read from the first on, gaps between strided rows included, and
+    /// are not written while the slice lives.
     pub unsafe fn elements<T: Plain>(&self, len: usize) -> Option<&[T]> {
         let ptr = self.data.cast::<T>();
         if ptr.is_null() || !ptr.is_aligned() {

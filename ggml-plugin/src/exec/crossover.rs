@@ -8,6 +8,7 @@ use crate::route::Dtype;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Rows at which both are timed, as far as the product at hand has them.
 pub const ROWS: &[usize] = &[8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
@@ -19,7 +20,7 @@ pub struct Timing {
     pub rows: usize,
     /// On the host's CPU backend.
     pub cpu: f64,
-    /// On the NPU, weight resident.
+    /// On the NPU, its weight packed by the op that went before if there was room.
     pub npu: f64,
 }
 
@@ -37,6 +38,12 @@ pub fn crossover(timings: &[Timing]) -> Option<usize> {
     let part = behind / (behind + ahead).max(f64::MIN_POSITIVE);
     let rows = lost.rows as f64 + part * (won.rows - lost.rows) as f64;
     Some((rows.ceil() as usize).next_multiple_of(4).min(won.rows))
+}
+
+/// What is kept where the NPU lost at every count up to `last` rows: it is not given up, because
+/// a measurement may have met a board that was hot or busy, but has twice as many to prove itself.
+pub fn lost(last: usize) -> usize {
+    last * 2
 }
 
 /// Weight classes with a threshold each.
@@ -123,6 +130,9 @@ impl Store {
     /// Those of the file system.
     pub fn keep(&self, class: Class, rows: usize) -> std::io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
+        // Two contexts may finish at once: one after the other, or one's threshold is lost.
+        static WRITING: Mutex<()> = Mutex::new(());
+        let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = read(path).unwrap_or_default();
         file.schema = SCHEMA;
         file.machines.entry(self.machine.clone()).or_default().set(class, rows);

@@ -153,7 +153,12 @@ pub fn open(found: &Found, knobs: &Knobs) -> Arc<dyn Engine> {
 /// The CPUs that workers run on; `None` for any.
 pub fn cores(knobs: &Knobs) -> Option<Vec<usize>> {
     match &knobs.affinity {
-        Affinity::Auto => rocket_runtime::board::big_cores(Path::new("/")),
+        // The big ones of those that the user left to this process.
+        Affinity::Auto => rocket_runtime::board::big_cores(Path::new("/")).and_then(|mut big| {
+            let allowed = rocket_runtime::board::allowed_cpus();
+            big.retain(|c| allowed.contains(c));
+            (!big.is_empty()).then_some(big)
+        }),
         Affinity::Off => None,
         Affinity::Cores(cores) => Some(cores.clone()),
     }

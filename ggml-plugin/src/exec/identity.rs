@@ -6,14 +6,14 @@ use twox_hash::XxHash3_64;
 /// Bytes looked at together: a cache line.
 const LINE: usize = 64;
 /// Lines of a large weight that are hashed; below so many all of them are.
-const LINES: usize = 4096;
+const LINES: usize = 1024;
 
-/// Hash of a weight's contents: all bytes up to 256 KiB, else up to 4096 evenly spread cache lines, the
+/// Hash of a weight's contents: all bytes up to 64 KiB, else up to 1024 evenly spread cache lines, the
 /// first and the last among them.
 ///
 /// It is taken at every use, so that a model that takes the place of another one in memory is
-/// noticed before its first product. Two weights that agree in type, shape, place and a quarter
-/// of a megabyte of samples are the same file.
+/// noticed before its first product. Two weights that agree in type, shape, place and 64 KiB
+/// of samples are the same file.
 pub fn hash(bytes: &[u8]) -> u64 {
     let lines = bytes.len().div_ceil(LINE);
     let last = bytes.rchunks(LINE).next().unwrap_or_default();

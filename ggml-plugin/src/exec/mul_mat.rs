@@ -5,6 +5,7 @@ use super::activation::{Activation, Prepared};
 use super::verify::Verify;
 use super::weight::Weight;
 use super::{Engine, MatMul, OpRecord, Redo, WeightKey, scale};
+use crate::route::Dtype;
 use rocket_runtime::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -15,6 +16,8 @@ pub struct Operands<'a> {
     pub name: &'a str,
     /// The weight.
     pub weight: Weight<'a>,
+    /// Its type.
+    pub dtype: Dtype,
     /// Set when the weight stays where it is.
     pub key: Option<WeightKey>,
     /// The context that asks.
@@ -45,7 +48,10 @@ pub struct Means<'a> {
 pub fn run(means: Means<'_>, op: Operands<'_>) -> Result<OpRecord, (Redo, Option<Error>)> {
     let Means { engine, verify, threads, scratch } = means;
     let refuse = |redo| (redo, None);
-    scratch.fill(&op.activation, threads).map_err(refuse)?;
+    // A thread that the system refuses is a panic.
+    catch_unwind(AssertUnwindSafe(|| scratch.fill(&op.activation, threads)))
+        .map_err(|_| refuse(Redo::EnginePanic))?
+        .map_err(refuse)?;
     let (m, n) = (op.activation.len(), op.weight.n());
     let job = MatMul {
         name: op.name,
@@ -65,7 +71,7 @@ pub fn run(means: Means<'_>, op: Operands<'_>) -> Result<OpRecord, (Redo, Option
     }
     scale::check_result(op.out, n, &scratch.scales).map_err(refuse)?;
     done.columns.apply(op.out, n);
-    if let Err(why) = verify.check(&op.weight, op.key.map(|k| k.dtype), scratch, op.out) {
+    if let Err(why) = verify.check(&op.weight, op.dtype, scratch, op.out) {
         tracing::error!(
             "{}: {why}; the NPU's results cannot be trusted, so it is left alone until this \
              process ends, and everything is computed on the CPU",
@@ -128,6 +134,7 @@ mod tests {
         let op = Operands {
             name: "t",
             weight: Weight::of_f32(w, 2, 2),
+            dtype: Dtype::F32,
             key: None,
             owner: 0,
             activation: Activation::new(a, 2, [2, 1, 1], [2, 0, 0]).unwrap(),

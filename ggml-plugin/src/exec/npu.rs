@@ -77,11 +77,14 @@ impl NpuEngine {
     /// `took` is how long the board had the product.
     fn product(&self, job: MatMul<'_>, took: &mut Duration) -> Result<Done> {
         let npu = self.npu()?;
-        self.residency.relieve();
+        if self.residency.relieve() {
+            npu.trim();
+        }
         let packed_now = (job.weight.n() * job.weight.k() * 2) as u64;
         let pack = || {
             let source = Source::new(job.weight);
             let tiles = npu.pack(&source)?;
+            tracing::debug!("packed the weight of {}: {} kB", job.name, tiles.bytes() >> 10);
             Ok(Packed { tiles, columns: Arc::new(source.columns()) })
         };
         let held = match job.key {
@@ -318,7 +321,7 @@ mod tests {
         let grid = (N * K * 2) as u64;
         let rules = |quantized, float, total| Rules { quantized, float, total, reserve: None };
         for (rules, why) in [
-            (rules(Share::All, Share::Nothing, None), "ROCKET_F16_RESIDENT is off"),
+            (rules(Share::All, Share::Nothing("a setting says so"), None), "a setting says so"),
             (rules(Share::All, Share::Bytes(grid), None), "MB of ROCKET_F16_RESIDENT"),
             (rules(Share::All, Share::All, Some(grid + 9000)), "of the budget's"),
         ] {

@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 /// Share of the last ten seconds, in per cent, in which some task waited for memory: from here on
 /// resident weights go. A machine that swaps shows tens; one that is merely busy, less than one.
 const STALLED: f64 = 10.0;
+/// Share of resident weights that goes at once, and how long the average takes to show what it
+/// did: without the pause one stall would drive out everything.
+const STALL_PAUSE: Duration = Duration::from_secs(10);
 /// How often the figures are read at most.
 pub(super) const EVERY: Duration = Duration::from_millis(250);
 
@@ -64,30 +67,50 @@ pub fn admits(s: &Sample, reserve: Option<u64>, bytes: u64) -> bool {
 pub struct Pressure {
     root: PathBuf,
     reserve: Option<u64>,
-    read_at: Mutex<Option<Instant>>,
+    times: Mutex<Times>,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    read: Option<Instant>,
+    /// When memory was last given back because of a stall.
+    stalled: Option<Instant>,
 }
 
 impl Pressure {
     /// Of the system below `root`.
     pub fn new(root: &Path, reserve: Option<u64>) -> Pressure {
-        Pressure { root: root.to_owned(), reserve, read_at: Mutex::default() }
+        Pressure { root: root.to_owned(), reserve, times: Mutex::default() }
     }
 
     /// Bytes to give back now; 0 between two readings.
     pub fn shortage(&self, resident: u64) -> u64 {
-        {
-            let mut at = self.read_at.lock().unwrap_or_else(PoisonError::into_inner);
-            if at.is_some_and(|t| t.elapsed() < EVERY) {
-                return 0;
-            }
-            *at = Some(Instant::now());
+        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        if times.read.is_some_and(|t| t.elapsed() < EVERY) {
+            return 0;
         }
-        shortage(&sample(&self.root), self.reserve, resident)
+        times.read = Some(Instant::now());
+        let mut s = sample(&self.root);
+        if times.stalled.is_some_and(|t| t.elapsed() < STALL_PAUSE) {
+            s.stalled = None;
+        }
+        if s.stalled.is_some_and(|p| p >= STALLED) {
+            times.stalled = Some(Instant::now());
+        }
+        shortage(&s, self.reserve, resident)
     }
 
     /// Whether so many bytes more may become resident, as of now.
-    pub fn admits(&self, bytes: u64) -> bool {
-        admits(&sample(&self.root), self.reserve, bytes)
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admits(&self, bytes: u64) -> Result<(), &'static str> {
+        let s = sample(&self.root);
+        match (admits(&s, self.reserve, bytes), s.stalled.is_some_and(|p| p >= STALLED / 2.0)) {
+            (true, _) => Ok(()),
+            (_, true) => Err("tasks of this system wait for memory"),
+            _ => Err("available memory is at its reserve"),
+        }
     }
 }
 
@@ -139,10 +162,25 @@ mod tests {
         let s = sample(dir.path());
         assert_eq!((s.memory.map(|m| m.available), s.stalled), (Some(1 << 20), Some(12.5)));
         let p = Pressure::new(dir.path(), None);
-        assert!(p.shortage(GIB) > 0 && !p.admits(1));
+        assert!(p.shortage(GIB) > 0);
+        assert_eq!(p.admits(1), Err("tasks of this system wait for memory"));
         assert_eq!(p.shortage(GIB), 0, "read a moment ago");
         write("proc/pressure/memory", "some avg10=0.00 avg60=0 avg300=0 total=5\n");
         write("proc/meminfo", "MemTotal: 8388608 kB\nMemAvailable: 4194304 kB\n");
-        assert!(p.admits(GIB) && !p.admits(4 * GIB));
+        assert_eq!(p.admits(GIB), Ok(()));
+        assert_eq!(p.admits(4 * GIB), Err("available memory is at its reserve"));
+    }
+
+    /// The average of ten seconds still shows a stall that is over: it counts once.
+    #[test]
+    fn one_stall_does_not_drive_out_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("proc/pressure")).unwrap();
+        let psi = dir.path().join("proc/pressure/memory");
+        std::fs::write(psi, "some avg10=40.00 avg60=1.00 avg300=0.10 total=5\n").unwrap();
+        let p = Pressure::new(dir.path(), None);
+        assert_eq!(p.shortage(GIB), GIB / 4);
+        std::thread::sleep(EVERY);
+        assert_eq!(p.shortage(GIB), 0);
     }
 }

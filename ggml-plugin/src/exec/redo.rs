@@ -40,6 +40,8 @@ redos! {
         "a defect of this plugin was caught while it ran the job.";
     Mismatch "mismatch"
         "the NPU's result differs from the CPU's beyond rounding.";
+    GivenUp "given_up"
+        "the NPU is left alone after failures, until this process ends.";
     Forked "forked"
         "the process was forked after the NPU was opened.";
     Overlap "overlap"

@@ -39,21 +39,22 @@ pub struct Rules {
 impl Rules {
     /// As the settings say.
     pub fn of(knobs: &Knobs) -> Rules {
-        let share = |class| match class {
-            _ if knobs.no_prepack => Share::Nothing,
+        let share = |class, knob| match class {
+            _ if knobs.no_prepack => Share::Nothing("ROCKET_NO_PREPACK is set"),
             knobs::Residency::Auto => Share::All,
-            knobs::Residency::Off => Share::Nothing,
+            knobs::Residency::Off => Share::Nothing(knob),
             knobs::Residency::Bytes(bytes) => Share::Bytes(bytes),
         };
+        // An automatic budget is what the reserve leaves; a given one stands beside it.
         let (total, reserve) = match knobs.cache {
-            Budget::Auto { reserve } => (None, Some(reserve.unwrap_or_else(automatic_reserve))),
-            Budget::Bytes(bytes) => (Some(bytes), None),
-            Budget::Unlimited => (None, None),
+            Budget::Auto => (None, Some(knobs.reserve.unwrap_or_else(automatic_reserve))),
+            Budget::Bytes(bytes) => (Some(bytes), knobs.reserve),
+            Budget::Unlimited => (None, knobs.reserve),
         };
         Rules {
             total,
-            quantized: share(knobs.quant_resident),
-            float: share(knobs.f16_resident),
+            quantized: share(knobs.quant_resident, "ROCKET_QUANT_RESIDENT is off"),
+            float: share(knobs.f16_resident, "ROCKET_F16_RESIDENT is off"),
             reserve,
         }
     }
@@ -74,8 +75,8 @@ pub enum Share {
     All,
     /// So many bytes.
     Bytes(u64),
-    /// Nothing: they are streamed.
-    Nothing,
+    /// Nothing, because of this setting: they are streamed.
+    Nothing(&'static str),
 }
 
 #[derive(Debug)]
@@ -90,10 +91,8 @@ struct Entry {
 struct State {
     entries: HashMap<WeightKey, Entry>,
     clock: u64,
-    /// Weights that were asked for, by whether they found room.
-    offered: HashSet<WeightKey>,
-    /// Why the first one found none.
-    refused: Option<String>,
+    /// Weights that found no room: who asked for them, and why not.
+    refused: HashMap<WeightKey, (HashSet<u64>, String)>,
     shed: u64,
     /// What was last told.
     told: Option<String>,
@@ -147,35 +146,33 @@ impl Residency {
             e.owners.insert(owner);
             return Ok(e.packed.clone().map_or(Held::Unfit, |p| Held::Packed(p, false)));
         }
-        s.offered.insert(key);
+        let refuse = |s: &mut State, why: String| {
+            s.refused.entry(key).or_insert_with(|| (HashSet::new(), why)).0.insert(owner);
+            Ok(Held::No)
+        };
         if let Err(why) = self.admit(&s, &key) {
-            s.refused.get_or_insert(why);
-            return Ok(Held::No);
+            return refuse(&mut s, why);
         }
         let packed = match pack() {
             Ok(p) => p.columns.fit().then(|| Arc::new(p)),
-            Err(Error::Memory { why, .. }) => {
-                s.refused.get_or_insert(why);
-                return Ok(Held::No);
-            }
+            Err(Error::Memory { why, .. }) => return refuse(&mut s, why),
             Err(e) => return Err(e),
         };
+        s.refused.remove(&key);
         let entry = Entry { packed: packed.clone(), owners: HashSet::from([owner]), used: now };
         s.entries.insert(key, entry);
         Ok(packed.map_or(Held::Unfit, |p| Held::Packed(p, true)))
     }
 
     fn admit(&self, s: &State, key: &WeightKey) -> std::result::Result<(), String> {
-        if !self.pressure.admits(key.packed_bytes()) {
-            return Err("available memory is at its reserve".to_owned());
-        }
+        self.pressure.admits(key.packed_bytes())?;
         let (quantized, share, knob) = match key.dtype.is_quantized() {
             true => (true, self.rules.quantized, "ROCKET_QUANT_RESIDENT"),
             false => (false, self.rules.float, "ROCKET_F16_RESIDENT"),
         };
         let limit = match share {
             Share::All => return Ok(()),
-            Share::Nothing => return Err(format!("{knob} is off")),
+            Share::Nothing(why) => return Err(why.to_owned()),
             Share::Bytes(limit) => limit,
         };
         let of_class = |k: &&WeightKey| k.dtype.is_quantized() == quantized;
@@ -188,18 +185,24 @@ impl Residency {
 
     /// Drops what only `owner` used.
     pub fn release(&self, owner: u64) {
-        self.state().entries.retain(|_, e| {
+        let mut s = self.state();
+        s.entries.retain(|_, e| {
             e.owners.remove(&owner);
             !e.owners.is_empty()
+        });
+        s.refused.retain(|_, (owners, _)| {
+            owners.remove(&owner);
+            !owners.is_empty()
         });
     }
 
     /// Gives memory back when the system is short of it: the least recently used first. Called
-    /// before each op; it reads the system's figures a few times a second at most.
-    pub fn relieve(&self) {
+    /// before each op; it reads the system's figures a few times a second at most. True when
+    /// something went.
+    pub fn relieve(&self) -> bool {
         let mut short = self.pressure.shortage(self.bytes());
         if short == 0 {
-            return;
+            return false;
         }
         let mut s = self.state();
         let mut by_age: Vec<(u64, WeightKey)> =
@@ -220,6 +223,7 @@ impl Residency {
             "memory is short: {count} resident weights were given back; they are streamed until \
              there is room again"
         );
+        true
     }
 
     /// Bytes that are resident.
@@ -232,13 +236,13 @@ impl Residency {
     pub fn outcome(&self) -> Option<String> {
         let bytes = self.bytes();
         let mut s = self.state();
-        let offered = s.offered.len();
         let resident = s.entries.values().filter(|e| e.packed.is_some()).count();
+        let offered = resident + s.refused.len();
         if offered == 0 {
             return None;
         }
         let mut text = format!("{resident} of {offered} weights resident ({} MB)", bytes >> 20);
-        if let Some(why) = &s.refused {
+        if let Some((_, why)) = s.refused.values().next() {
             text += &format!("; the others are packed for every micro-batch: {why}");
         }
         if s.shed > 0 {

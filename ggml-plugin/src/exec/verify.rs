@@ -18,7 +18,7 @@ pub enum Mode {
 }
 
 /// Weight type, K, and the magnitudes of M and N: what decides about tiles and layouts.
-type Class = (Option<Dtype>, usize, u32, u32);
+type Class = (Dtype, usize, u32, u32);
 
 /// What was compared so far.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Verify {
     pub fn check(
         &self,
         weight: &Weight<'_>,
-        dtype: Option<Dtype>,
+        dtype: Dtype,
         a: &Prepared,
         out: &[f32],
     ) -> Result<(), String> {
@@ -64,7 +64,7 @@ impl Verify {
                 let (sum, size) = products.fold((0.0, 0.0), |(s, t), p| (s + p, t + p.abs()));
                 let scale = f64::from(a.scales[r]);
                 let got = f64::from(out[r * n + column]);
-                if !close(got, sum * scale, size * scale) {
+                if !close(got, sum * scale, size * scale, scale) {
                     return Err(format!(
                         "row {r}, column {column} of a {m} x {k} x {n} product is {got:e} and \
                          should be {:e}",
@@ -81,9 +81,10 @@ impl Verify {
 /// of themselves once every K tile, which random signs keep far below the sum of magnitudes
 /// (`size`): honest results of real models stay within 2^-12 of it. A lost tile, a swapped row or a
 /// wrong scale is off by about the result itself, which is `size / sqrt(K)`, 2^-7 of it at the
-/// largest K in use.
-fn close(got: f64, want: f64, size: f64) -> bool {
-    (got - want).abs() <= want.abs() / 16.0 + size / 512.0
+/// largest K in use. Below the normal range of F16 sums are multiples of 2^-24 times the row's
+/// scale, or nothing if the silicon flushes them (npu-rk3588 9.3 leaves it open): 2^-14 of it.
+fn close(got: f64, want: f64, size: f64, scale: f64) -> bool {
+    (got - want).abs() <= want.abs() / 16.0 + size / 512.0 + scale * 2f64.powi(-14)
 }
 
 /// Up to `count` numbers below `len`, the first and the last among them.
@@ -124,7 +125,7 @@ mod tests {
             })
             .collect();
         damage(&mut out);
-        Verify::new(Mode::First).check(&Weight::of_f32(&w, N, K), None, &p, &out)
+        Verify::new(Mode::First).check(&Weight::of_f32(&w, N, K), Dtype::F32, &p, &out)
     }
 
     #[test]
@@ -143,13 +144,29 @@ mod tests {
         }
     }
 
+    /// Padding rows of a vocabulary: what they give is below F16, and zero is as good an answer.
+    #[test]
+    fn results_below_f16_may_be_zero() {
+        let (a, mut w) = (noise(1, M * K), noise(2, N * K));
+        w.iter_mut().for_each(|x| *x *= 1e-7);
+        let mut p = Prepared::default();
+        p.fill(&Activation::new(&a, K, [M, 1, 1], [K, 0, 0]).unwrap(), 1).unwrap();
+        let out = vec![0f32; M * N];
+        let check = |w: &[f32]| {
+            Verify::new(Mode::First).check(&Weight::of_f32(w, N, K), Dtype::F32, &p, &out)
+        };
+        assert_eq!(check(&w), Ok(()));
+        w.iter_mut().for_each(|x| *x *= 1e4);
+        assert!(check(&w).is_err());
+    }
+
     #[test]
     fn once_a_kind_and_never_when_off() {
         let (w, out) = (noise(3, N * K), vec![9e9f32; M * N]);
         let weight = Weight::of_f32(&w, N, K);
         let a = Prepared { rows: vec![half::f16::ONE; M * K], scales: vec![1.0; M] };
         let v = Verify::new(Mode::First);
-        let check = |v: &Verify, d| v.check(&weight, Some(d), &a, &out);
+        let check = |v: &Verify, d| v.check(&weight, d, &a, &out);
         assert!(check(&v, Dtype::F32).is_err());
         assert!(check(&v, Dtype::F32).is_ok(), "compared a moment ago");
         assert!(check(&v, Dtype(8)).is_err(), "another type");

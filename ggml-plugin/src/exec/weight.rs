@@ -165,11 +165,11 @@ impl<'a> Source<'a> {
         match max_abs(row) {
             None => self.unfit.store(true, Ordering::Relaxed),
             Some(max) if max != 0.0 && !(MIN_WEIGHT_ROW..=F16_MAX).contains(&max) => {
-                let up = power_above(max);
-                // Two steps: the factor's reciprocal may be beyond F32.
-                row.iter_mut().for_each(|x| *x /= up);
+                let power = power_of(max);
+                // Divided, for the power's reciprocal may be beyond F32.
+                row.iter_mut().for_each(|x| *x /= power);
                 let mut scaled = self.scaled.lock().unwrap_or_else(PoisonError::into_inner);
-                scaled.push((n, up));
+                scaled.push((n, power));
             }
             Some(_) => {}
         }
@@ -177,8 +177,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A power of two that divides `max` (finite, not 0) down, or up, to about 1.
-fn power_above(max: f32) -> f32 {
+/// The power of two that divides `max` (finite, not 0) to between 1 and 2.
+fn power_of(max: f32) -> f32 {
     f32::from_bits(max.to_bits() & 0x7f80_0000).max(f32::MIN_POSITIVE)
 }
 

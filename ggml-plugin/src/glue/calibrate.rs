@@ -5,10 +5,11 @@
 use super::backend::Instance;
 use super::{compute, operands};
 use crate::abi::tensor::Tensor;
-use crate::exec::crossover::{Class, ROWS, Timing, crossover};
+use crate::exec::crossover::{Class, ROWS, Timing, crossover, lost};
 use crate::exec::mul_mat::{self, Means};
 use crate::log::{Level, line};
 use crate::route::{Dtype, Route};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::PoisonError;
 use std::time::Instant;
@@ -22,30 +23,35 @@ const FIT: std::ops::RangeInclusive<usize> = 1 << 18..=1 << 26;
 pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
     let plugin = instance.plugin;
     let Route::Fp16 { m, k, n, slices: 1 } = route else { return };
-    let Some(weight) = node.source(0) else { return };
+    let Some((weight, activation)) = node.source(0).zip(node.source(1)) else { return };
+    // The rows of the first batch only: those of others need not follow at the same distance.
+    let there = usize::try_from(activation.ne[1]).unwrap_or(0).min(m);
     let class = Class::of(Dtype(weight.dtype));
-    let most = ROWS.iter().rposition(|&r| r <= m).map_or(0, |i| i + 1);
+    let most = ROWS.iter().rposition(|&r| r <= there).map_or(0, |i| i + 1);
     // Half of the list must be there, or the answer is a guess.
     if most * 2 < ROWS.len() || !FIT.contains(&(k * n)) || !plugin.wants_crossover(class) {
         return;
     }
-    let timings: Option<Vec<Timing>> =
-        ROWS[..most].iter().map(|&rows| time(instance, node, rows, n)).collect();
-    let Some(timings) = timings else { return };
-    let Some(rows) = crossover(&timings) else {
-        let text = format!("measured: the CPU is faster up to {} rows", ROWS[most - 1]);
-        return line(Level::Info, &text);
-    };
+    // The op is done: whatever goes wrong from here on must not fail it.
+    let measured = catch_unwind(AssertUnwindSafe(|| {
+        ROWS[..most].iter().map(|&rows| time(instance, node, rows, n)).collect()
+    }));
+    let Ok(Some(timings)) = measured as Result<Option<Vec<Timing>>, _> else { return };
     let kind = match class {
         Class::Float => "float",
         Class::Quantized => "quantized",
     };
-    let kept = plugin.crossovers.keep(class, rows);
-    let text = match kept {
-        Ok(()) => format!(
-            "measured: with {kind} weights the NPU is faster from {rows} rows on; used from the next start"
+    let last = ROWS[most - 1];
+    let (rows, text) = match crossover(&timings) {
+        Some(rows) => (rows, format!("the NPU is faster from {rows} rows on")),
+        None => (
+            lost(last),
+            format!("the CPU is faster up to {last} rows, {} are left to it", lost(last)),
         ),
-        Err(e) => format!("measured {rows} rows for {kind} weights, but could not keep it: {e}"),
+    };
+    let text = match plugin.crossovers.keep(class, rows) {
+        Ok(()) => format!("measured, with {kind} weights: {text}; used from the next start"),
+        Err(e) => format!("measured, with {kind} weights: {text}; could not be kept: {e}"),
     };
     line(Level::Info, &text);
 }

@@ -10,7 +10,7 @@ use crate::abi::tensor::Tensor;
 use crate::exec::mul_mat::{self, Means};
 use crate::exec::{OpRecord, Redo, cpu::CpuBackend};
 use crate::log::{Level, line};
-use crate::route::{self, Route};
+use crate::route::{self, Policy, Route};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,8 +38,9 @@ pub(super) fn graph(instance: &Instance, graph: Object) -> i32 {
 /// One node: on the NPU, or redone by the host's CPU.
 fn node(instance: &Instance, node: &Tensor) -> Result<(), String> {
     let plugin = instance.plugin;
-    let route =
-        facts::of(&plugin.host, node).and_then(|f| route::decide(&f, &plugin.policy()).ok());
+    // Whatever was accepted before the NPU was given up is still told apart.
+    let policy = Policy { engine: true, ..plugin.policy() };
+    let route = facts::of(&plugin.host, node).and_then(|f| route::decide(&f, &policy).ok());
     let route = match route {
         Some(Route::Nothing) => return Ok(()),
         Some(route) => route,
@@ -76,6 +77,9 @@ fn product(instance: &Instance, node: &Tensor, name: &str, route: Route) -> Resu
     let unit = plugin.unit.as_ref().ok_or(Redo::NotRouted)?;
     if !plugin.is_own_process() {
         return Err(Redo::Forked);
+    }
+    if unit.runner.engine().is_some_and(|e| !e.available()) {
+        return Err(Redo::GivenUp);
     }
     let slices = operands::of(instance, node, name, route)?;
     match &unit.runner {

@@ -84,6 +84,7 @@ pub(super) fn of<'a>(
             Ok(Operands {
                 name,
                 weight: weight_rows.ok_or(Redo::NoData)?,
+                dtype,
                 key: key(plugin, weight, data, [n, k]),
                 owner: instance.id,
                 activation: Activation::new(part, k, rows, strides).ok_or(Redo::NoData)?,

@@ -168,7 +168,11 @@ impl Plugin {
             Calibrate::Auto => real,
             Calibrate::On | Calibrate::Force => unit.is_some(),
         };
-        let known = |class| measured.get(class).is_some() && knobs.calibrate != Calibrate::Force;
+        // Where the user gave a threshold a measured one would not be used.
+        let known = |class| match knobs.calibrate {
+            Calibrate::Force => false,
+            _ => knobs.min_m_given || measured.get(class).is_some(),
+        };
         let wanted =
             [Class::Float, Class::Quantized].map(|c| AtomicBool::new(calibrates && !known(c)));
         let threads = knobs.dequant_threads.unwrap_or_else(|| {

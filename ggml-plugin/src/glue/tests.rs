@@ -574,6 +574,36 @@ fn the_crossover_is_measured_once_and_used_by_the_next_process() {
     assert_eq!(start().policy().min_m, 8, "never below the floor");
 }
 
+/// Rows of further batches need not lie where the first one's distance says: they are not measured
+/// with, and nothing beyond the operand is read.
+#[test]
+fn a_crossover_is_measured_within_the_first_batch() {
+    use crate::exec::crossover::Store;
+    let (rows, batches) = (64, 8);
+    let mut p = wide("permuted");
+    let n = p.node.ne[0] as usize;
+    let mut a = vec![2.0f32; rows * batches * K];
+    p.activation.ne = [K as i64, rows as i64, batches as i64, 1];
+    // Batches innermost: a row of the first batch lies `batches` rows from the next.
+    p.activation.nb = [4, 4 * K * batches, 4 * K, 4 * K * batches * rows];
+    p.activation.data = a.as_mut_ptr().cast();
+    p.out = vec![0.0; rows * batches * n];
+    p.node.ne = [n as i64, rows as i64, batches as i64, 1];
+    p.node.nb = [4, 4 * n, 4 * n * rows, 4 * n * rows * batches];
+    p.node.data = p.out.as_mut_ptr().cast();
+    let knobs = Knobs { calibrate: knobs::Calibrate::On, ..Knobs::read(|_| None) };
+    let unit = Unit::test(Runner::Engine(Arc::new(TestEngine::Reference)), c"TEST NPU");
+    let host = Host::for_tests(&Fake, current());
+    let store = Store::of(|_| None, String::new());
+    let plugin =
+        Plugin::with_store(host, knobs, Some(unit), OnceLock::from(std::process::id()), store);
+    let mut g = [p];
+    let (status, cpu) = run(plugin, &mut g);
+    let tries = crate::exec::crossover::ROWS.iter().filter(|&&r| r <= rows).count() * 2;
+    assert_eq!((status, cpu.len()), (0, tries));
+    assert!(g[0].out.iter().all(|&x| x == K as f32));
+}
+
 /// A product whose weight is worth measuring with: as wide as a small model's head.
 fn wide(name: &str) -> Product {
     let n = (1 << 18) / K;

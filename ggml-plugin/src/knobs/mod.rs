@@ -46,10 +46,7 @@ pub enum Device {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Budget {
     /// What available memory allows.
-    Auto {
-        /// Bytes left to everything else; `None` for max(1024 MB, 25 % of RAM).
-        reserve: Option<u64>,
-    },
+    Auto,
     /// So many bytes.
     Bytes(u64),
     /// No limit.
@@ -128,8 +125,11 @@ pub struct Knobs {
     pub min_m_given: bool,
     /// `ROCKET_N_THREADS`, 1..8.
     pub n_threads: usize,
-    /// `ROCKET_CACHE_MB` and `ROCKET_QUANT_RESIDENT_RESERVE_MB`.
+    /// `ROCKET_CACHE_MB`.
     pub cache: Budget,
+    /// `ROCKET_QUANT_RESIDENT_RESERVE_MB`: bytes of available memory left to everything else;
+    /// `None` for max(1024 MB, 25 % of RAM) with an automatic budget.
+    pub reserve: Option<u64>,
     /// `ROCKET_QUANT_RESIDENT`.
     pub quant_resident: Residency,
     /// `ROCKET_F16_RESIDENT`.
@@ -225,9 +225,8 @@ impl Knobs {
         }
         let is_given = |knob| resolve::last(&given, knob).is_some();
         let min_m_given = is_given(&e::MIN_M) || is_given(&e::MIN_M_QUANT);
-        let reserve = v.int_or_none(&e::QUANT_RESIDENT_RESERVE_MB).map(|mb| mb << 20);
         let cache = match v.int_or_none(&e::CACHE_MB) {
-            None => Budget::Auto { reserve },
+            None => Budget::Auto,
             Some(0) => Budget::Unlimited,
             Some(mb) => Budget::Bytes(mb << 20),
         };
@@ -243,6 +242,7 @@ impl Knobs {
             min_m_given,
             n_threads: v.int(&e::N_THREADS) as usize,
             cache,
+            reserve: v.int_or_none(&e::QUANT_RESIDENT_RESERVE_MB).map(|mb| mb << 20),
             quant_resident: residency(&e::QUANT_RESIDENT),
             f16_resident: residency(&e::F16_RESIDENT),
             no_prepack: v.flag(&e::NO_PREPACK),

@@ -4,8 +4,14 @@ use super::entries::KNOBS;
 use super::table::{Knob, PREFIX};
 
 /// Variables of this repository's other tools: the simulated board, the tests, the scripts.
-const OTHER_TOOLS: &[&str] =
-    &["ROCKET_SIM_", "ROCKET_TEST_", "ROCKET_HOST_", "ROCKET_CACHE", "ROCKET_VECTORS"];
+const OTHER_TOOLS: &[&str] = &[
+    "ROCKET_SIM_",
+    "ROCKET_TEST_",
+    "ROCKET_HOST_",
+    "ROCKET_CACHE",
+    "ROCKET_NO_SOURCE_HOST",
+    "ROCKET_VECTORS",
+];
 
 /// Whether `name` belongs to another tool. An entry that ends in `_` stands for all that begin so.
 pub(super) fn is_elsewhere(name: &str) -> bool {

@@ -65,8 +65,8 @@ impl Route {
     }
 }
 
-/// The decision. It depends on nothing that changes within a process (ggml-abi 6: an answer that
-/// flips between reserve and run changes the split).
+/// The decision. Nothing it depends on changes within a process (ggml-abi 6: an answer that flips
+/// between reserve and run changes the split), but that an NPU that keeps failing is given up.
 ///
 /// # Errors
 /// Why the op stays on the CPU.

@@ -29,7 +29,8 @@ fn defaults() {
         min_m: 32,
         min_m_quant: 128,
         n_threads: 5,
-        cache: Budget::Auto { reserve: None },
+        cache: Budget::Auto,
+        reserve: None,
         min_m_given: false,
         quant_resident: Residency::Auto,
         f16_resident: Residency::Auto,
@@ -165,10 +166,11 @@ fn budgets() {
     assert_eq!(cache(&[("ROCKET_CACHE_MB", "0")]), Budget::Unlimited);
     assert_eq!(cache(&[("ROCKET_CACHE_MB", "3")]), Budget::Bytes(3 << 20));
     let reserve = ("ROCKET_QUANT_RESIDENT_RESERVE_MB", "512");
-    assert_eq!(cache(&[reserve]), Budget::Auto { reserve: Some(512 << 20) });
-    assert_eq!(cache(&[reserve, ("ROCKET_CACHE_MB", "3")]), Budget::Bytes(3 << 20), "it wins");
+    assert_eq!((cache(&[reserve]), knobs(&[reserve]).reserve), (Budget::Auto, Some(512 << 20)));
+    let both = knobs(&[reserve, ("ROCKET_CACHE_MB", "3")]);
+    assert_eq!((both.cache, both.reserve), (Budget::Bytes(3 << 20), Some(512 << 20)));
     let auto = ("ROCKET_QUANT_RESIDENT_RESERVE_MB", "auto");
-    assert_eq!(cache(&[auto]), Budget::Auto { reserve: None });
+    assert_eq!((cache(&[auto]), knobs(&[auto]).reserve), (Budget::Auto, None));
     for (text, expected, warns) in [
         ("auto", Residency::Auto, 0),
         ("AUTO", Residency::Auto, 0),
