@@ -204,6 +204,7 @@ pub fn numbers(h: &Headers) -> Vec<Difference> {
     f.constant(h, "GGML_BACKEND_DEVICE_TYPE_CPU", 0);
     f.constant(h, "GGML_STATUS_SUCCESS", status::SUCCESS);
     f.constant(h, "GGML_STATUS_FAILED", status::FAILED);
+    f.constant(h, "GGML_LOG_LEVEL_DEBUG", level::DEBUG);
     f.constant(h, "GGML_LOG_LEVEL_INFO", level::INFO);
     f.constant(h, "GGML_LOG_LEVEL_WARN", level::WARN);
     f.constant(h, "GGML_LOG_LEVEL_ERROR", level::ERROR);
