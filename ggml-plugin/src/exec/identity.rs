@@ -46,7 +46,8 @@ mod tests {
                 assert_ne!(hash(&zeros), hash(&other), "byte {at} of {len}");
             }
         }
-        let large = vec![7u8; LINE * LINES * 3 + 5];
+        // Four lines a step, and a last line that no step reaches.
+        let large = vec![7u8; LINE * LINES * 3 + LINE + 5];
         for at in [0, LINE * 4, large.len() - 1] {
             let mut other = large.clone();
             other[at] ^= 1;
