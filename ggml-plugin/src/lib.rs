@@ -13,6 +13,7 @@ pub mod board;
 pub mod exec;
 mod glue;
 pub mod knobs;
+pub mod live;
 mod log;
 pub mod route;
 pub mod stats;

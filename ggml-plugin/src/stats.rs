@@ -1,7 +1,8 @@
 //! What ran where and why not: counters for the summary line and the JSON report.
 
 use crate::exec::{OpRecord, Reading, Redo};
-use crate::route::{Dtype, Reason, Route};
+use crate::live::{Live, Seen};
+use crate::route::{Reason, Route};
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -10,8 +11,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Ops kept for a report; a long run counts on but lists no more.
 const MAX_OPS: usize = 100_000;
 
-/// A declined product, as far as declined products are told apart.
-type Declined = (Reason, Dtype, [i64; 2]);
+/// A declined op, as far as declined ops are told apart.
+type Declined = (Reason, crate::route::Label);
+
+/// What stands among the routes for ops that the CPU computed after all.
+const CPU: &str = "cpu";
 
 /// Counters of one process.
 #[derive(Debug, Default)]
@@ -21,6 +25,8 @@ pub struct Stats {
     /// Contexts may end at the same time: one report after the other, the newest last.
     writing: Mutex<()>,
     list_ops: bool,
+    /// What tools see of it while the host runs.
+    pub live: Live,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -29,8 +35,11 @@ struct Computed {
     redos: BTreeMap<&'static str, u64>,
     ops: Vec<Op>,
     ops_dropped: u64,
+    graphs: u64,
     total: u64,
     printed: u64,
+    /// Of all that the NPU did.
+    sum: OpRecord,
 }
 
 /// One executed op.
@@ -51,7 +60,10 @@ pub struct Op {
     pub n: usize,
     /// Products of that shape.
     pub slices: usize,
-    /// `m * k * n * slices`, from the host's tensors.
+    /// Elements of a row of V, of an attention: its second products are `m * n * v`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub v: Option<usize>,
+    /// `m * k * n * slices`, of an attention `m * (k + v) * n * slices`, from the host's tensors.
     pub macs_expected: u64,
     /// What the engine says it did.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,6 +72,7 @@ pub struct Op {
 
 #[derive(Serialize)]
 struct DeclinedJson {
+    op: &'static str,
     reason: Reason,
     sentence: &'static str,
     weight_type: String,
@@ -79,6 +92,8 @@ struct Report<'a> {
     reasons: Vec<DeclinedJson>,
     ops: &'a [Op],
     ops_dropped: u64,
+    /// Parts of graphs that the host gave this plugin.
+    graphs: u64,
     /// Totals of the board, by its own count.
     #[serde(skip_serializing_if = "Option::is_none")]
     board: Option<Reading>,
@@ -104,16 +119,27 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Stats {
     /// Empty counters; `list_ops` keeps every op for a report.
-    pub fn new(list_ops: bool) -> Stats {
-        Stats { list_ops, ..Stats::default() }
+    pub fn new(list_ops: bool, live: Live) -> Stats {
+        Stats { list_ops, live, ..Stats::default() }
     }
 
-    /// An op ran on the NPU, or, with a redo reason, on the CPU after all.
-    pub fn computed(&self, name: &str, route: Route, done: Result<OpRecord, Redo>) {
-        let Route::Fp16 { m, k, n, slices } = route else { return };
+    /// An op ran on the NPU, or, with a redo reason, on the CPU after all, in so many nanoseconds.
+    pub fn computed(
+        &self,
+        name: &str,
+        seen: &Seen,
+        route: Route,
+        done: Result<OpRecord, Redo>,
+        ns: u64,
+    ) {
+        let Some([m, k, n, slices]) = route.products() else { return };
+        self.live.computed(seen, route, done.as_ref().map_err(|&redo| redo), ns);
         let mut c = lock(&self.computed);
         c.total += 1;
-        let ran = if done.is_ok() { route.name() } else { "cpu" };
+        if let Ok(record) = &done {
+            c.sum.add(record);
+        }
+        let ran = if done.is_ok() { route.name() } else { CPU };
         *c.routes.entry(ran).or_default() += 1;
         let redo = done.as_ref().err().map(|r| r.name());
         if let Some(redo) = redo {
@@ -127,6 +153,10 @@ impl Stats {
             return;
         }
         let macs_expected = route.macs();
+        let v = match route {
+            Route::Attention(s) => Some(s.value),
+            _ => None,
+        };
         c.ops.push(Op {
             name: name.to_owned(),
             route: ran,
@@ -135,22 +165,48 @@ impl Stats {
             k,
             n,
             slices,
+            v,
             macs_expected,
             engine: done.ok(),
         });
     }
 
+    /// The host gave a part of a graph to compute.
+    pub fn graph(&self) {
+        lock(&self.computed).graphs += 1;
+    }
+
     /// A node that was expected to be a no-op or a product was something else, and ran on the CPU.
     pub fn foreign(&self, redo: Redo) {
+        self.live.foreign(redo);
         let mut c = lock(&self.computed);
         c.total += 1;
-        *c.routes.entry("cpu").or_default() += 1;
+        *c.routes.entry(CPU).or_default() += 1;
         *c.redos.entry(redo.name()).or_default() += 1;
     }
 
-    /// A product of two rows or more was declined: decode is not worth a count.
-    pub fn declined(&self, reason: Reason, dtype: Dtype, k: i64, n: i64) {
-        *lock(&self.declined).entry((reason, dtype, [k, n])).or_default() += 1;
+    /// The host asked for an op and was told where it goes.
+    pub fn asked(&self, seen: &Seen, declined: Option<Reason>) {
+        self.live.asked(seen, declined);
+        // A single row is decode, which nobody expects here.
+        if let (Some(reason), Some(label), 2..) = (declined, seen.label, seen.rows) {
+            *lock(&self.declined).entry((reason, label)).or_default() += 1;
+        }
+    }
+
+    /// Ops that ran on the NPU by a route of this name, or by any.
+    pub fn on_npu(&self, route: Option<&str>) -> u64 {
+        let c = lock(&self.computed);
+        let counted = c.routes.iter().filter(|(name, _)| match route {
+            Some(asked) => **name == asked && asked != CPU,
+            None => **name != CPU,
+        });
+        counted.map(|(_, n)| n).sum()
+    }
+
+    /// Accepted ops that the CPU computed after all.
+    pub fn cpu_fallbacks(&self) -> u64 {
+        lock(&self.computed).routes.get(CPU).copied().unwrap_or(0)
     }
 
     /// The summary, if anything was computed since the last one.
@@ -169,14 +225,17 @@ impl Stats {
             if !c.redos.is_empty() {
                 lines.push(format!("redone on the CPU: {}", counts(&c.redos)));
             }
+            lines.extend(work(&c.sum));
         }
         let mut by_reason: BTreeMap<Reason, u64> = BTreeMap::new();
-        for (reason, _, _) in lock(&self.declined).keys() {
+        for (reason, _) in lock(&self.declined).keys() {
             *by_reason.entry(*reason).or_default() += 1;
         }
-        lines.extend(by_reason.iter().map(|(r, n)| {
-            format!("declined for {n} weight shapes: {} ({})", r.name(), r.sentence())
-        }));
+        lines.extend(
+            by_reason
+                .iter()
+                .map(|(r, n)| format!("declined for {n} shapes: {} ({})", r.name(), r.sentence())),
+        );
         lines
     }
 
@@ -190,12 +249,13 @@ impl Stats {
         reasons.sort_unstable();
         let reasons = reasons
             .into_iter()
-            .map(|((reason, dtype, [k, n]), seen)| DeclinedJson {
+            .map(|((reason, label), seen)| DeclinedJson {
+                op: label.op,
                 reason,
                 sentence: reason.sentence(),
-                weight_type: dtype.name(),
-                k,
-                n,
+                weight_type: label.dtype.name(),
+                k: label.shape[0],
+                n: label.shape[1],
                 seen,
             })
             .collect();
@@ -210,6 +270,7 @@ impl Stats {
             reasons,
             ops: &c.ops,
             ops_dropped: c.ops_dropped,
+            graphs: c.graphs,
             board: subject.board,
         };
         serde_json::to_vec_pretty(&report)
@@ -229,36 +290,76 @@ impl Stats {
     }
 }
 
+/// What the NPU's ops did and what their time went into.
+fn work(sum: &OpRecord) -> [String; 2] {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let mb = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let t = &sum.times;
+    let moved = sum.board.map_or(String::new(), |b| format!(", {:.1} MB moved", mb(b.dma_bytes)));
+    [
+        format!(
+            "time, summed over threads: pack {:.3} s, convert {:.3} s, NPU {:.3} s, results {:.3} s",
+            seconds(t.pack_ns),
+            seconds(t.convert_ns),
+            seconds(t.npu_ns),
+            seconds(t.results_ns)
+        ),
+        format!(
+            "work: {:.3} GMAC ({:.1} % padding) in {} jobs, {:.1} MB of weights packed{moved}",
+            sum.macs as f64 / 1e9,
+            100.0 * sum.padding_macs as f64 / sum.macs.max(1) as f64,
+            sum.jobs,
+            mb(sum.packed_bytes)
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::Times;
+    use crate::route::{Dtype, Label, Numerics};
 
-    const ROUTE: Route = Route::Fp16 { m: 128, k: 64, n: 96, slices: 1 };
+    fn seen(dtype: Dtype) -> Seen {
+        let label = Label { op: "MUL_MAT", dtype, shape: [576, 1536] };
+        Seen { label: Some(label), rows: 128, macs: 1 }
+    }
+
+    fn stats(list_ops: bool) -> Stats {
+        Stats::new(list_ops, Live::default())
+    }
+
+    fn ran(s: &Stats, name: &str, route: Route, done: Result<OpRecord, Redo>) {
+        s.computed(name, &seen(Dtype::F16), route, done, 5);
+    }
+
+    const ROUTE: Route =
+        Route::Product { numerics: Numerics::Fp16, m: 128, k: 64, n: 96, slices: 1 };
 
     #[test]
     fn silent_until_something_is_computed() {
-        let s = Stats::new(false);
-        s.declined(Reason::WeightType, Dtype(12), 576, 576);
-        s.computed("view", Route::Nothing, Ok(OpRecord::default()));
+        let s = stats(false);
+        s.asked(&seen(Dtype(12)), Some(Reason::WeightType));
+        ran(&s, "view", Route::Nothing, Ok(OpRecord::default()));
         assert!(s.summary().is_empty());
-        s.computed("a", ROUTE, Ok(OpRecord::default()));
-        s.computed("b", ROUTE, Err(Redo::EngineError));
+        ran(&s, "a", ROUTE, Ok(OpRecord::default()));
+        ran(&s, "b", ROUTE, Err(Redo::EngineError));
         let lines = s.summary();
         assert_eq!(lines[0], "2 ops computed: cpu 1, fp16 1");
         assert_eq!(lines[1], "redone on the CPU: engine_error 1");
-        assert!(lines[2].contains("weight_type"), "{lines:?}");
+        assert!(lines[4].contains("weight_type"), "{lines:?}");
         assert!(s.summary().is_empty(), "once is enough");
     }
 
     #[test]
     fn report_lists_every_op_and_every_reason_once() {
-        let s = Stats::new(true);
+        let s = stats(true);
         for _ in 0..3 {
-            s.declined(Reason::TooFewRows, Dtype::F16, 576, 1536);
+            s.asked(&seen(Dtype::F16), Some(Reason::TooFewRows));
         }
         let record = OpRecord { macs: 1_000_000, ..OpRecord::default() };
-        s.computed("a", ROUTE, Ok(record));
-        s.computed("b", ROUTE, Err(Redo::ResultOverflow));
+        ran(&s, "a", ROUTE, Ok(record));
+        ran(&s, "b", ROUTE, Err(Redo::ResultOverflow));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         s.write_report(&path, &Subject::default()).unwrap();
@@ -275,11 +376,55 @@ mod tests {
         assert!(s.write_report(Path::new("/nonexistent/r.json"), &Subject::default()).is_err());
     }
 
+    /// Decode is no entry of a report, and an op that goes to the NPU is none either.
+    #[test]
+    fn declined_ops_of_a_single_row_are_not_listed() {
+        let s = stats(false);
+        s.asked(&Seen { rows: 1, ..seen(Dtype::F16) }, Some(Reason::TooFewRows));
+        s.asked(&Seen { label: None, ..seen(Dtype::F16) }, Some(Reason::OpNotSupported));
+        s.asked(&seen(Dtype::F16), None);
+        assert!(lock(&s.declined).is_empty());
+        s.asked(&Seen { rows: 2, ..seen(Dtype::F16) }, Some(Reason::TooFewRows));
+        assert_eq!(lock(&s.declined).len(), 1);
+    }
+
+    /// Sums over the ops that the NPU did, and over nothing else.
+    #[test]
+    fn the_summary_says_what_time_and_bytes_went_where() {
+        let s = stats(false);
+        let times = Times {
+            pack_ns: 250_000_000,
+            convert_ns: 1_000_000,
+            npu_ns: 2_000_000_000,
+            results_ns: 500_000,
+        };
+        let record = OpRecord {
+            macs: 2_000_000_000,
+            padding_macs: 500_000_000,
+            jobs: 3,
+            packed_bytes: 3 << 19,
+            times,
+            board: Some(Reading { dma_bytes: 5 << 20, ..Reading::default() }),
+            ..OpRecord::default()
+        };
+        ran(&s, "a", ROUTE, Ok(record.clone()));
+        ran(&s, "b", ROUTE, Ok(record));
+        ran(&s, "c", ROUTE, Err(Redo::EngineError));
+        let lines = s.summary();
+        let expected = "pack 0.500 s, convert 0.002 s, NPU 4.000 s, results 0.001 s";
+        assert_eq!(lines[2], format!("time, summed over threads: {expected}"));
+        let expected =
+            "work: 4.000 GMAC (25.0 % padding) in 6 jobs, 3.0 MB of weights packed, 10.0 MB moved";
+        assert_eq!(lines[3], expected);
+        assert_eq!((s.on_npu(None), s.on_npu(Some("fp16")), s.cpu_fallbacks()), (2, 2, 1));
+        assert_eq!((s.on_npu(Some("cpu")), s.on_npu(Some("int8"))), (0, 0));
+    }
+
     /// Contexts that end at once use the same temporary name.
     #[test]
     fn reports_written_at_once_are_whole() {
-        let s = Stats::new(true);
-        s.computed("a", ROUTE, Ok(OpRecord::default()));
+        let s = stats(true);
+        ran(&s, "a", ROUTE, Ok(OpRecord::default()));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("r.json");
         std::thread::scope(|scope| {
@@ -298,8 +443,8 @@ mod tests {
 
     #[test]
     fn no_list_without_a_report() {
-        let s = Stats::new(false);
-        s.computed("a", ROUTE, Ok(OpRecord::default()));
+        let s = stats(false);
+        ran(&s, "a", ROUTE, Ok(OpRecord::default()));
         assert!(lock(&s.computed).ops.is_empty());
     }
 }

@@ -10,6 +10,8 @@ use std::sync::{Mutex, PoisonError};
 pub const LARGE_ROWS: i64 = 32;
 /// Large products declined before the line is written: more than one graph of a small model.
 const ENOUGH: u64 = 256;
+/// The same when a context has ended and nothing more will come.
+const AT_THE_END: u64 = 64;
 /// Per cent of them that must be declined. Products are counted and not their multiplications: a
 /// scheduler that reserves memory asks for the output head over all rows, which no prompt needs.
 const MOST: u64 = 90;
@@ -38,21 +40,33 @@ impl Watch {
         }
         let mut declined = self.declined.lock().unwrap_or_else(PoisonError::into_inner);
         *declined.entry((reason, buffer)).or_default() += 1;
-        let taken = self.taken.load(Ordering::Relaxed);
-        let text = verdict(&declined, taken)?;
+        self.line(&declined, ENOUGH)
+    }
+
+    /// A context has ended. Returns the line if few products were enough for it.
+    pub fn end(&self) -> Option<String> {
+        if self.said.load(Ordering::Relaxed) {
+            return None;
+        }
+        let declined = self.declined.lock().unwrap_or_else(PoisonError::into_inner);
+        self.line(&declined, AT_THE_END)
+    }
+
+    fn line(&self, declined: &HashMap<Cause, u64>, enough: u64) -> Option<String> {
+        let text = verdict(declined, self.taken.load(Ordering::Relaxed), enough)?;
         (!self.said.swap(true, Ordering::Relaxed)).then_some(text)
     }
 }
 
-fn verdict(declined: &HashMap<Cause, u64>, taken: u64) -> Option<String> {
+fn verdict(declined: &HashMap<Cause, u64>, taken: u64, enough: u64) -> Option<String> {
     let count: u64 = declined.values().sum();
-    if count < ENOUGH || count * 100 < (count + taken) * MOST {
+    if count < enough || count * 100 < (count + taken) * MOST {
         return None;
     }
     let ((reason, buffer), _) = declined.iter().max_by_key(|(_, count)| **count)?;
     let share = match taken {
-        0 => "nothing of this model's prefill runs on the NPU",
-        _ => "less than a tenth of this model's prefill runs on the NPU",
+        0 => "nothing of this model's matrix products runs on the NPU",
+        _ => "less than a tenth of this model's matrix products runs on the NPU",
     };
     Some(format!("{share}: {}", cause(*reason, buffer.as_deref())))
 }
@@ -85,6 +99,14 @@ mod tests {
         );
         let said = repeat(&w, 9, Reason::WeightNotInHostMemory, Some("CPU_REPACK"));
         assert_eq!(said.len(), 1);
+        assert_eq!(w.end(), None, "said before");
+        let short = Watch::default();
+        for enough in [false, true] {
+            assert_eq!(short.end().is_some(), enough);
+            let n = AT_THE_END;
+            assert!(repeat(&short, n, Reason::WeightNotInHostMemory, Some("AMX")).is_empty());
+        }
+        assert_eq!(short.end(), None, "once");
         for word in ["nothing", "CPU_REPACK", "-nr", "--repack 0"] {
             assert!(said[0].contains(word), "{said:?}");
         }

@@ -84,6 +84,8 @@ fn complete(host: &Host, model: &Path, prompt: &str, env: &[(&str, &str)]) -> Ru
     let report = dir.path().join("report.json");
     let mut c = host.command("llama-completion", &[model.parent().unwrap(), dir.path()]);
     c.arg("-m").arg(model).args(["-p", prompt, "-n", "8", "--temp", "0", "-no-cnv", "-t", "1"]);
+    // CPUs with AMX keep weights to themselves otherwise.
+    c.arg("-nr");
     for (name, value) in env {
         match *name {
             "GGML_BACKEND_PATH" => c.env(name, &so),

@@ -112,7 +112,7 @@ impl DType {
         &TABLE[self as usize]
     }
 
-    /// The dtype of that name.
+    /// The dtype of that name, `None` if there is none: see [`Info::name`].
     pub fn from_name(name: &str) -> Option<DType> {
         DType::ALL.into_iter().find(|d| d.info().name == name)
     }

@@ -103,6 +103,16 @@ pub enum Error {
         /// The bound that was met.
         why: String,
     },
+    /// The directory of packed weights, or something in it, is not as it must be.
+    #[error("packed weights cannot be kept in {path}: {found}; {fix}")]
+    Store {
+        /// The directory, or the entry that is in the way.
+        path: PathBuf,
+        /// What was found.
+        found: String,
+        /// What to do.
+        fix: String,
+    },
     /// A signal asked the process to end: no more jobs are taken.
     #[error("no NPU job is started: a signal asked the process to end")]
     Ending,

@@ -2,7 +2,7 @@
 //! were taken; a clone without the vectors is guarded by them.
 
 use rocket_runtime::dtype::DType;
-use rocket_runtime::plan::{Sequence, Shape, Summation, plan};
+use rocket_runtime::plan::{Place, Request, Sequence, Shape, plan};
 use rocket_runtime::program::{Ew, MatmulTask, Operand, Reuse, Word, chain};
 use std::fmt::Write;
 
@@ -68,12 +68,22 @@ fn plans_and_sequences() {
         }
     }
     for [m, k, n] in [[300, 2080, 400], [260, 1056, 272], [512, 576, 1536]] {
-        for summation in [Summation::OnChip, Summation::Host] {
-            let s = Sequence::new(Shape { m, k, n }, summation).expect("plans");
-            writeln!(text, "{m}x{k}x{n} {summation:?} runs {:?}", s.padded).expect("writes");
+        for dtype in [DType::Fp16, DType::Int8] {
+            let s = Sequence::new(Request::new(dtype, Shape { m, k, n })).expect("plans");
+            let Shape { m: rows, k: channels, n: columns } = s.padded;
+            writeln!(text, "{m}x{k}x{n} {} runs {rows}x{channels}x{columns}", dtype.info().name)
+                .expect("writes");
             for (i, job) in s.jobs().enumerate() {
                 for t in &job.tiles {
-                    writeln!(text, "  job {i} {:?} {:?} {:?}", t.at, t.extent, t.reuse)
+                    let size = |s: Shape| format!("{}x{}x{}", s.m, s.k, s.n);
+                    let place = |p: &Place| match p {
+                        Place::Image { index, offset } => format!("{index}+{offset}"),
+                        Place::Witness { job } => format!("witness {job}"),
+                    };
+                    let operand = t.operand.as_ref().map_or_else(String::new, place);
+                    let (at, extent) = (size(t.origin), size(t.extent));
+                    let (to, reuse) = (place(&t.output), t.reuse);
+                    writeln!(text, "  job {i} at {at} {extent} {reuse:?} to {to} adds {operand}")
                         .expect("writes");
                 }
             }

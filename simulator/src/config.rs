@@ -12,6 +12,9 @@ pub enum Arithmetic {
     /// An fp32 matrix product in any order: within fp32 rounding of `Exact`, and much faster.
     /// Integers stay exact: fp32 holds the partial sums they are cut into.
     Fast,
+    /// No results: every sum is one. Programs are checked, operands fetched and results stored as
+    /// ever, so that rules, counters and modelled times are those of the other two.
+    Count,
 }
 
 /// What kind of board to simulate.

@@ -1,4 +1,4 @@
-//! CORE: the MAC array (npu-rk3588 5.1, 5.2), in the two arithmetics of
+//! CORE: the MAC array (npu-rk3588 5.1, 5.2), in the arithmetics of
 //! [`Arithmetic`](crate::Arithmetic).
 
 use crate::Arithmetic;
@@ -77,6 +77,9 @@ pub fn multiply(
     } else {
         sums.ints.clear();
     }
+    if arithmetic == Arithmetic::Count {
+        return sums.all_one(format, s.m * s.n);
+    }
     if let Some(group) = s.depthwise {
         return depthwise(format, s, group, operands, offset, sums);
     }
@@ -87,7 +90,7 @@ pub fn multiply(
             Arithmetic::Exact => {
                 ordered(s, operands, &mut scratch.wide, f64::from, |i, sum| to[i] = sum as f32);
             }
-            Arithmetic::Fast => fast(s, operands, 0..s.k, to),
+            Arithmetic::Fast | Arithmetic::Count => fast(s, operands, 0..s.k, to),
         };
     }
     sums.ints.resize(s.m * s.n, 0);
@@ -96,7 +99,7 @@ pub fn multiply(
         (Arithmetic::Exact, _) | (_, 0) => {
             ordered(s, operands, &mut scratch.wide_int, |v| v as i64, |i, sum| to[i] = sum);
         }
-        (Arithmetic::Fast, most) => {
+        (Arithmetic::Fast | Arithmetic::Count, most) => {
             to.fill(0);
             let (_, part) = scratch.buffers(0, s.m * s.n);
             for k in (0..s.k).step_by(most) {
@@ -216,6 +219,18 @@ fn noise_float(i: usize) -> f32 {
 }
 
 impl Values {
+    /// What the array delivers when nothing is multiplied: never what a caller marked its buffers
+    /// with, unless that is a one.
+    fn all_one(&mut self, format: Format, n: usize) {
+        if format.integer() {
+            self.ints.clear();
+            self.ints.resize(n, 1);
+        } else {
+            self.floats.clear();
+            self.floats.resize(n, 1.0);
+        }
+    }
+
     /// Replaces `percent` of the values from index `from` on by noise.
     pub fn spoil(&mut self, percent: u64, from: usize) {
         let hit = |i: &usize| *i >= from && noise(*i) % 100 < percent;

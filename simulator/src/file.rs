@@ -1,5 +1,6 @@
 use crate::fault::Call;
 use crate::kernel::fence::{Fence, lock};
+use crate::kernel::ioctl::in_order;
 use crate::kernel::memory::{Backing, Bo, PAGE};
 use crate::kernel::space::Space;
 use crate::kernel::submit::{Origin, Refusal, Request};
@@ -8,12 +9,13 @@ use crate::node::Inner;
 use crate::{DriverProfile, Rule};
 use nix::errno::Errno;
 use rocket_runtime::device::{BoInfo, Deadline, DriverVersion, JobRef, Mapping, Node};
+use rocket_runtime::uapi::{self, BoRange};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::slice::from_ref;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// One open file of a simulated board: its own address space, handles and job queue.
@@ -171,6 +173,19 @@ impl SimFile {
         }
     }
 
+    /// The object and the parts of it, where the driver has the calls.
+    fn parts(&self, handle: u32, list: &[BoRange]) -> Result<(Arc<Bo>, Vec<Range<u64>>), Errno> {
+        if !self.profile().has_ranges() || list.len() > uapi::MAX_RANGES as usize {
+            return Err(Errno::EINVAL);
+        }
+        let bo = self.bo(handle)?;
+        let ranges = match list {
+            [] => Vec::from([bo.whole()]),
+            list => in_order(list, bo.size())?,
+        };
+        Ok((bo, ranges))
+    }
+
     /// Shows the device what the CPU wrote.
     pub(crate) fn fini(&self, bo: &Bo, ranges: &[Range<u64>]) {
         self.sync(bo, ranges, Bo::to_device);
@@ -263,6 +278,24 @@ impl Node for SimFile {
         Ok(())
     }
 
+    fn prep_bo_ranges(
+        &self,
+        handle: u32,
+        ranges: &[BoRange],
+        deadline: Deadline,
+    ) -> Result<(), Errno> {
+        self.machine().enter(Call::PrepBo)?;
+        let (bo, ranges) = self.parts(handle, ranges)?;
+        self.prep(&bo, &ranges, deadline, |fence, until| fence.wait(until))
+    }
+
+    fn fini_bo_ranges(&self, handle: u32, ranges: &[BoRange]) -> Result<(), Errno> {
+        self.machine().enter(Call::FiniBo)?;
+        let (bo, ranges) = self.parts(handle, ranges)?;
+        self.fini(&bo, &ranges);
+        Ok(())
+    }
+
     fn close_bo(&self, handle: u32) -> Result<(), Errno> {
         self.machine().enter(Call::CloseBo)?;
         // The object itself goes when no mapping and no job needs it any more.
@@ -275,7 +308,9 @@ impl Drop for SimFile {
     fn drop(&mut self) {
         let m = self.machine();
         let in_flight = m.sched.close(self.id);
-        m.alive.files.fetch_sub(1, Relaxed);
+        // Its buffers go first: a file that counts as gone has left none behind.
+        lock(&self.handles).clear();
+        m.alive.files.fetch_sub(1, Release);
         m.count(|c| c.files_closed += 1);
         if in_flight > 0 && self.profile().is_stock() {
             m.count(|c| c.closed_with_jobs_in_flight += 1);

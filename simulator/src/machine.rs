@@ -126,6 +126,11 @@ impl Machine {
         self.fault(|f| f.at_call(call, n)).map_or(Ok(()), Err)
     }
 
+    /// Calls of a kind so far, failed ones included.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.calls_seen[call as usize].load(Relaxed)
+    }
+
     /// Whether the node has vanished.
     pub fn gone(&self) -> bool {
         self.gone.load(Relaxed)

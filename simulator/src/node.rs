@@ -4,12 +4,12 @@ use crate::kernel::memory::Backing;
 use crate::kernel::sched;
 use crate::machine::Machine;
 use crate::npu::Npu;
-use crate::{CORES, Config, Counters, Explanation, Fault};
+use crate::{CORES, Call, Config, Counters, Explanation, Fault};
 use nix::errno::Errno;
-use rocket_runtime::device::{Board, Node};
+use rocket_runtime::device::{Board, Node, leave_signals_to_others};
 use rocket_runtime::soc::{Profile, RK3588};
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -55,12 +55,17 @@ impl SimBoard {
         SimFile::open(&self.inner, Backing::File)
     }
 
+    /// Calls of a kind since the board was made, failed ones included: what `Fault::Fail` counts.
+    pub fn calls(&self, call: Call) -> u64 {
+        self.inner.machine.calls(call)
+    }
+
     /// What exists now: files, buffers and their bytes, jobs queued or running. All zero when
     /// nothing leaks.
     pub fn alive(&self) -> Alive {
         let m = &self.inner.machine;
         Alive {
-            files: m.alive.files.load(Relaxed),
+            files: m.alive.files.load(Acquire),
             buffers: m.alive.buffers.load(Relaxed),
             bytes: m.alive.bytes.load(Relaxed),
             jobs: m.sched.in_flight() as u64,
@@ -193,7 +198,12 @@ impl Inner {
         if slot.is_none() {
             let machine = Arc::clone(&self.machine);
             let thread = std::thread::Builder::new().name(format!("sim-npu-{core}"));
-            match thread.spawn(move || sched::run_core(&machine, core)) {
+            let run = move || {
+                // A handler that waits for jobs must not wait in the thread that runs them.
+                leave_signals_to_others();
+                sched::run_core(&machine, core);
+            };
+            match thread.spawn(run) {
                 Ok(handle) => *slot = Some(handle),
                 // The jobs stay queued and the next submission tries again.
                 Err(e) => tracing::error!("cannot start simulated core {core}: {e}"),

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use half::f16;
 use proptest::prelude::*;
-use rocket_sim::{Arithmetic, Config};
+use rocket_sim::{Arithmetic, Config, Counters, Rule};
 
 fn run(arithmetic: Arithmetic, s: Shape, a: &[f32], w: &[f32], add: &[f32]) -> Vec<f32> {
     let rig = Rig::new(Config { arithmetic, ..Config::default() });
@@ -91,6 +91,61 @@ fn the_adder_narrows_once() {
     let mut add = vec![0.0; 12 * 16];
     add[0] = 1.0;
     assert_eq!(run(Arithmetic::Exact, s, &a, &w, &add)[0], 2050.0);
+}
+
+/// Programs of every format and some that break rules, in a row on one board: each arithmetic
+/// counts and explains alike.
+fn counted(arithmetic: Arithmetic, programs: &[(Kind, Shape, bool)]) -> (Counters, Vec<Rule>) {
+    let rig = Rig::new(Config { arithmetic, ..quick() });
+    for &(kind, shape, broken) in programs {
+        let mut s = Setup::new(&rig, shape);
+        let mut words = if kind.code == 2 { s.words.clone() } else { retyped(&mut s, kind) };
+        if broken {
+            set(&mut words, 0x1044, 1);
+        }
+        s.run_words(&words, words.len());
+    }
+    // Whether a caller came before the end of its job is a matter of speed.
+    let counters = Counters { waits: 0, ..rig.board.counters() };
+    (counters, rig.board.explanations().iter().map(|e| e.rule).collect())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 16,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+    #[test]
+    fn counting_counts_what_computing_does(
+        programs in prop::collection::vec(
+            (0usize..7, 3u32..12, 1u32..6, 1u32..3, any::<bool>(), prop::bool::weighted(0.1)),
+            1..6,
+        ),
+    ) {
+        let fp16 = kind(2, 2, 2, 16, 16, 1, 1);
+        let kinds = [fp16, fp16, INT8, INT8_F32, INT4, BF16, TF32];
+        let programs: Vec<(Kind, Shape, bool)> = programs
+            .into_iter()
+            .map(|(i, m, k, n, add, broken)| {
+                let (kind, shape) = (kinds[i], Shape::new(4 * m, 32 * k, 64 * n));
+                let ew = (i == 1 || add && i == 0).then_some(EW_ADD);
+                (kind, Shape { wide: i > 1, ew, ..shape }, broken)
+            })
+            .collect();
+        let exact = counted(Arithmetic::Exact, &programs);
+        prop_assert!(exact.0.macs > 0 || programs.iter().all(|p| p.2));
+        prop_assert_eq!(counted(Arithmetic::Count, &programs), exact);
+    }
+}
+
+/// Whoever counts gets no results, but every byte is stored.
+#[test]
+fn counting_stores_ones() {
+    let ones =
+        |s: Shape| run(Arithmetic::Count, s, &vec![2.0; 12 * 32], &vec![3.0; 512], &[7.0; 192]);
+    assert_eq!(ones(Shape::new(12, 32, 16)), vec![1.0; 192]);
+    assert_eq!(ones(Shape { ew: Some(EW_ADD), ..Shape::new(12, 32, 16) }), vec![8.0; 192]);
 }
 
 /// Not a gate: prints what one core does per second of this machine.

@@ -1,5 +1,5 @@
-//! Speeds, each as a fraction of a yardstick in the same run: packing and unpacking against
-//! memcpy, the simulator against the GEMM crate it multiplies with.
+//! Speed of the simulator as a fraction of a yardstick in the same run: the GEMM crate it
+//! multiplies with. What the host does to operands is measured by rocket-runtime's own bench.
 //!
 //! `cargo bench -p rocket-tests --bench measure`; with `-- fit` the cost model against the
 //! published figures instead, all modelled. Nothing here is asserted: a busy machine is slow, not
@@ -8,21 +8,15 @@
 use half::f16;
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2};
-use rocket_runtime::layout::pack::{self, Matrix};
-use rocket_runtime::matmul::{Npu, Operand, Options, Rows};
-use rocket_runtime::plan::Summation;
+use rocket_runtime::matmul::Summation;
+use rocket_runtime::matmul::{Fp16, Matrix, Npu, Operand, Options, Rows};
 use rocket_sim::{Arithmetic, Config, SimBoard};
-use std::hint::black_box;
 use std::time::Instant;
 
 /// Alternating runs; the best of each, so that both are seen undisturbed.
 const ROUNDS: usize = 15;
 
 /// Seconds of the yardstick and of the subject.
-fn pair(yardstick: impl FnMut(), subject: impl FnMut()) -> (f64, f64) {
-    best_of(ROUNDS, yardstick, subject)
-}
-
 fn best_of(rounds: usize, mut yardstick: impl FnMut(), mut subject: impl FnMut()) -> (f64, f64) {
     let time = |f: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -38,71 +32,6 @@ fn values(n: usize) -> Vec<f16> {
     (0..n).map(|i| f16::from_f32((i % 251) as f32 / 256.0 - 0.5)).collect()
 }
 
-fn bandwidth(name: &str, bytes: usize, (copy, ours): (f64, f64)) {
-    let gb = |s: f64| bytes as f64 / s / 1e9;
-    println!("{name:<44} {:>7.2} GB/s, {:.2} of memcpy's {:.2}", gb(ours), copy / ours, gb(copy));
-}
-
-/// What one worker packs for a 512 x 4096 activation and a 1024 x 4096 share of a weight.
-fn packing() {
-    const M: usize = 256;
-    const K: usize = 512;
-    const WIDE: usize = 4096;
-    const N: usize = 1024;
-    let a = values(M * 2 * WIDE);
-    let mut image = vec![f16::ZERO; M * 2 * WIDE];
-    let matrix = Matrix::new(&a, M * 2, WIDE, WIDE);
-    let times = pair(|| black_box(&mut image).copy_from_slice(black_box(&a)), || {});
-    let copy = times.0;
-    let (_, ours) = pair(
-        || {},
-        || {
-            for mi in 0..2 {
-                for ki in 0..WIDE / K {
-                    let at = (mi * WIDE / K + ki) * M * K;
-                    let dst = &mut image[at..at + M * K];
-                    pack::feature_f16(matrix.slice_rows(mi * M, M), ki * K, M, K, dst);
-                }
-            }
-            black_box(&mut image);
-        },
-    );
-    bandwidth("pack activations (fp16 to feature cubes)", a.len() * 2, (copy, ours));
-
-    let w = values(N * WIDE);
-    let mut image = vec![f16::ZERO; N * WIDE];
-    let mut other = vec![f16::ZERO; N * WIDE];
-    let times = pair(
-        || black_box(&mut other).copy_from_slice(black_box(&w)),
-        || {
-            for (g, kernels) in w.chunks_exact(16 * WIDE).enumerate() {
-                let rows: Vec<&[f16]> = kernels.chunks_exact(WIDE).collect();
-                let dst = &mut image[g * 16 * WIDE..][..16 * WIDE];
-                pack::weight_group_f16(&rows, 0, WIDE, dst);
-            }
-            black_box(&mut image);
-        },
-    );
-    bandwidth("pack weights (fp16 to weight cubes)", w.len() * 2, times);
-
-    let cube = values(M * N);
-    let mut out = vec![0f32; M * N];
-    let wide: Vec<f32> = vec![1.0; M * N];
-    let mut copied = vec![0f32; M * N];
-    let times = pair(
-        || black_box(&mut copied).copy_from_slice(black_box(&wide)),
-        || {
-            for (m, row) in out.chunks_exact_mut(N).enumerate() {
-                for (t, part) in row.chunks_exact_mut(128).enumerate() {
-                    pack::output_row_f16(&cube[t * M * 128..], M, m, part);
-                }
-            }
-            black_box(&mut out);
-        },
-    );
-    bandwidth("unpack results (fp16 cubes to fp32 rows)", wide.len() * 4, times);
-}
-
 /// A product of resident weights through the whole stack, against the GEMM crate on the same
 /// operands in fp32.
 fn simulator([m, k, n]: [usize; 3], threads: usize) {
@@ -111,7 +40,7 @@ fn simulator([m, k, n]: [usize; 3], threads: usize) {
     let config = Config { arithmetic: Arithmetic::Fast, cores, ..Config::default() };
     let options = Options { workers: threads, drain_on_signals: false, ..Options::default() };
     let npu = Npu::open(&SimBoard::new(config), options).expect("opens");
-    let weights = npu.pack(&Rows::new(&w, n, k)).expect("fits");
+    let weights = npu.pack(Fp16, &Rows::new(&w, n, k)).expect("fits");
     let mut c = vec![0f32; m * n];
 
     let wide = |x: &[f16]| x.iter().map(|v| v.to_f32()).collect::<Vec<_>>();
@@ -157,7 +86,6 @@ fn main() {
         print!("{}", rocket_sim::timing::table(&rocket_sim::timing::fit()));
         return;
     }
-    packing();
     for shape in [[512, 1536, 1536], [512, 3840, 4096]] {
         for threads in [1, 2] {
             simulator(shape, threads);

@@ -5,8 +5,9 @@ use rocket_runtime::device::{
     BoInfo, Board, Deadline, DriverVersion, JobRef, KernelBoard, Mapping, Node,
 };
 use rocket_runtime::soc::Profile;
+use rocket_runtime::uapi::BoRange;
 use rocket_sim::serve::{Place, Server, Use};
-use rocket_sim::{Config, Counters, Errno, SimBoard};
+use rocket_sim::{Alive, Config, Counters, Errno, SimBoard};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -65,12 +66,30 @@ impl TestBoard {
     /// Counts since the board was made. A file is closed when its connection has ended, which the
     /// server learns a moment after the process.
     pub fn counters(&self) -> Counters {
+        self.settle();
+        self.sim.counters() - self.before
+    }
+
+    /// What exists now; as [`TestBoard::counters`], of files that this process has closed nothing.
+    pub fn alive(&self) -> Alive {
+        self.settle();
+        self.sim.alive()
+    }
+
+    fn settle(&self) {
         if let Some(served) = &self.served {
             while self.sim.alive().files > served.held.load(SeqCst) {
                 std::thread::sleep(Duration::from_micros(50));
             }
+            // Mappings that the server holds for a process go with its connection, after the file.
+            let left = |a: Alive| a.files == 0 && a.buffers > 0;
+            for _ in 0..10_000 {
+                if !left(self.sim.alive()) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(50));
+            }
         }
-        self.sim.counters() - self.before
     }
 
     /// What came through the kernel's calls, when the board is opened so.
@@ -97,6 +116,10 @@ impl Board for TestBoard {
             Some(s) => s.board.describe(),
             None => self.sim.describe(),
         }
+    }
+
+    fn may_batch(&self) -> Option<bool> {
+        self.sim.may_batch()
     }
 
     fn open(&self) -> rocket_runtime::Result<Arc<dyn Node>> {
@@ -150,6 +173,19 @@ impl Node for Held {
 
     fn fini_bo(&self, handle: u32) -> Result<(), Errno> {
         self.node().fini_bo(handle)
+    }
+
+    fn prep_bo_ranges(
+        &self,
+        handle: u32,
+        ranges: &[BoRange],
+        deadline: Deadline,
+    ) -> Result<(), Errno> {
+        self.node().prep_bo_ranges(handle, ranges, deadline)
+    }
+
+    fn fini_bo_ranges(&self, handle: u32, ranges: &[BoRange]) -> Result<(), Errno> {
+        self.node().fini_bo_ranges(handle, ranges)
     }
 
     fn close_bo(&self, handle: u32) -> Result<(), Errno> {

@@ -18,6 +18,10 @@ pub enum OpKind {
     MulMatId,
     /// FLASH_ATTN_EXT.
     FlashAttn,
+    /// ADD.
+    Add,
+    /// CPY.
+    Cpy,
     /// Any other.
     Other,
 }
@@ -30,6 +34,8 @@ pub struct Ops {
     mul_mat: Option<i32>,
     mul_mat_id: Option<i32>,
     flash_attn: Option<i32>,
+    add: Option<i32>,
+    cpy: Option<i32>,
 }
 
 /// `ggml_op_name` indexes an array without a bounds check: never ask beyond the smallest count
@@ -72,6 +78,8 @@ impl Ops {
                 "TRANSPOSE" => &mut ops.views[3],
                 "MUL_MAT" => &mut ops.mul_mat,
                 "MUL_MAT_ID" => &mut ops.mul_mat_id,
+                "ADD" => &mut ops.add,
+                "CPY" => &mut ops.cpy,
                 "FLASH_ATTN_EXT" => &mut ops.flash_attn,
                 "GLU" => break,
                 _ => continue,
@@ -90,9 +98,11 @@ impl Ops {
             && self.mul_mat.is_some()
             && self.mul_mat_id.is_some()
             && self.flash_attn.is_some()
+            && self.add.is_some()
+            && self.cpy.is_some()
     }
 
-    /// Expert and attention ops may be missing: then those are simply never matched.
+    /// Sums, copies, expert and attention ops may be missing: then those are simply never matched.
     fn require(self) -> Result<Ops, String> {
         let must = [("NONE", self.none), ("MUL_MAT", self.mul_mat)];
         let views = ["RESHAPE", "VIEW", "PERMUTE", "TRANSPOSE"].into_iter().zip(self.views);
@@ -115,6 +125,10 @@ impl Ops {
             OpKind::MulMatId
         } else if op == self.flash_attn {
             OpKind::FlashAttn
+        } else if op == self.add {
+            OpKind::Add
+        } else if op == self.cpy {
+            OpKind::Cpy
         } else {
             OpKind::Other
         }
@@ -136,8 +150,10 @@ pub(crate) mod tests {
 
     const V27: &[(i32, &str)] = &[
         (0, "NONE"),
+        (2, "ADD"),
         (29, "MUL_MAT"),
         (30, "MUL_MAT_ID"),
+        (35, "CPY"),
         (36, "RESHAPE"),
         (37, "VIEW"),
         (38, "PERMUTE"),
@@ -153,11 +169,13 @@ pub(crate) mod tests {
     fn numbers_of_a_current_host() {
         let ops = current();
         assert_eq!(ops.kind(0), OpKind::None);
+        assert_eq!(ops.kind(2), OpKind::Add);
         assert_eq!(ops.kind(29), OpKind::MulMat);
         assert_eq!(ops.kind(30), OpKind::MulMatId);
+        assert_eq!(ops.kind(35), OpKind::Cpy);
         assert_eq!(ops.kind(74), OpKind::FlashAttn);
         assert!((36..40).all(|i| ops.kind(i) == OpKind::View));
-        assert!([1, 28, 31, 35, 40, 73, 75, -1].iter().all(|&i| ops.kind(i) == OpKind::Other));
+        assert!([1, 28, 31, 34, 40, 73, 75, -1].iter().all(|&i| ops.kind(i) == OpKind::Other));
     }
 
     /// The same ops on a host that has three fewer before them.
@@ -165,8 +183,10 @@ pub(crate) mod tests {
     fn numbers_follow_the_names() {
         const MOVED: &[(i32, &str)] = &[
             (0, "NONE"),
+            (2, "ADD"),
             (26, "MUL_MAT"),
             (27, "MUL_MAT_ID"),
+            (32, "CPY"),
             (33, "RESHAPE"),
             (34, "VIEW"),
             (35, "PERMUTE"),
@@ -174,15 +194,15 @@ pub(crate) mod tests {
             (71, "FLASH_ATTN_EXT"),
         ];
         let ops = Ops::walk(LIMIT, host(98, MOVED)).unwrap();
-        let kinds = [0, 26, 27, 33, 34, 35, 36, 71].map(|i| ops.kind(i));
-        let v27 = [0, 29, 30, 36, 37, 38, 39, 74].map(|i| current().kind(i));
+        let kinds = [0, 26, 27, 32, 33, 34, 35, 36, 71].map(|i| ops.kind(i));
+        let v27 = [0, 29, 30, 35, 36, 37, 38, 39, 74].map(|i| current().kind(i));
         assert_eq!(kinds, v27);
         assert!([29, 30, 37, 38, 39, 74].iter().all(|&i| ops.kind(i) == OpKind::Other));
     }
 
     #[test]
     fn the_walk_never_passes_the_last_op() {
-        const NO_ATTENTION: &[(i32, &str)] = V27.split_at(7).0;
+        const NO_ATTENTION: &[(i32, &str)] = V27.split_at(9).0;
         // The fake asserts the bound.
         let ops = Ops::walk(LIMIT, host(60, NO_ATTENTION)).unwrap();
         assert_eq!(ops.kind(74), OpKind::Other);

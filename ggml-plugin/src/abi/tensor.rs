@@ -130,7 +130,11 @@ pub unsafe trait Plain: Copy {}
 // SAFETY: every 32-bit pattern is an f32.
 unsafe impl Plain for f32 {}
 // SAFETY: plain data of its size.
+unsafe impl Plain for i32 {}
+// SAFETY: likewise.
 unsafe impl Plain for u8 {}
+// SAFETY: every 16-bit pattern is an f16.
+unsafe impl Plain for half::f16 {}
 
 #[cfg(test)]
 pub(crate) mod tests {

@@ -5,8 +5,11 @@
 //! values round, and after a few layers two runs differ by as much as the rounding itself. The CPU
 //! backend's own variants for different instruction sets differ from each other that much.
 
-use super::{Redo, scale};
-use half::f16;
+use super::codes::CodedRows;
+use super::{Redo, parallel, scale};
+use crate::route::Numerics;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 /// Rows of `k` elements over three dimensions, each with a stride of its own.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +54,16 @@ impl<'a> Activation<'a> {
         self.len() == 0
     }
 
-    fn row(&self, i: usize) -> &'a [f32] {
+    /// Elements of a row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// Row `i`, counted over all dimensions.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn row(&self, i: usize) -> &'a [f32] {
         let [a, b, _] = self.rows;
         let at = [i % a, i / a % b, i / a / b];
         let first: usize = at.iter().zip(self.strides).map(|(i, s)| i * s).sum();
@@ -59,61 +71,104 @@ impl<'a> Activation<'a> {
     }
 }
 
-/// Dense rows for the NPU.
-#[derive(Debug, Default)]
-pub struct Prepared {
-    /// `m` rows of `k`, magnitudes at most 1.
-    pub rows: Vec<f16>,
-    /// The power of two that each row was divided by.
-    pub scales: Vec<f32>,
+/// `m` dense rows of `k` for the NPU.
+#[derive(Debug, Clone, Copy)]
+pub enum Rows<'a> {
+    /// In F16.
+    Fp16 {
+        /// Magnitudes at most 1.
+        rows: &'a [f16],
+        /// The power of two that each row was divided by.
+        scales: &'a [f32],
+    },
+    /// As they are.
+    Bf16(&'a [bf16]),
+    /// As codes.
+    Codes {
+        /// Of each element.
+        codes: &'a [i8],
+        /// Of each group and row, group by group.
+        scales: &'a [f32],
+    },
 }
 
-/// Elements below which one thread is enough: a fraction of a millisecond.
-const WORTH_THREADS: usize = 1 << 18;
+/// Memory for dense rows, kept between calls.
+#[derive(Debug, Default)]
+pub struct Prepared {
+    rows: Vec<f16>,
+    scales: Vec<f32>,
+    wide: Vec<bf16>,
+    coded: CodedRows,
+}
 
 impl Prepared {
-    /// Fills this from `a`, on up to `threads` threads.
+    /// Fills this from `a` for a product in these numbers, on up to `threads` threads.
     ///
     /// # Errors
     /// A row that cannot be converted.
-    pub fn fill(&mut self, a: &Activation<'_>, threads: usize) -> Result<(), Redo> {
+    pub fn fill(
+        &mut self,
+        a: &Activation<'_>,
+        numerics: Numerics,
+        threads: usize,
+    ) -> Result<(), Redo> {
         let (m, k) = (a.len(), a.k);
-        self.rows.resize(m * k, f16::ZERO);
-        self.scales.resize(m, 0.0);
-        let threads = if m * k < WORTH_THREADS { 1 } else { threads.clamp(1, m) };
-        let each = m.div_ceil(threads);
-        let parts = self.rows.chunks_mut(each * k).zip(self.scales.chunks_mut(each)).enumerate();
-        if threads == 1 {
-            let mut parts = parts;
-            return parts.try_for_each(|(i, (rows, scales))| part(a, i * each, rows, scales));
+        match numerics {
+            Numerics::Fp16 => {
+                self.rows.resize(m * k, f16::ZERO);
+                self.scales.resize(m, 0.0);
+                let rows = self.rows.chunks_mut(k).zip(&mut self.scales).enumerate();
+                parallel::each(
+                    rows,
+                    m,
+                    k,
+                    threads,
+                    || (),
+                    |(), (i, (out, s))| {
+                        let row = a.row(i);
+                        *s = scale::row_scale(row)?;
+                        scale::to_f16(row, *s, out);
+                        Ok(())
+                    },
+                )
+            }
+            Numerics::Bf16 => {
+                self.wide.resize(m * k, bf16::ZERO);
+                let rows = self.wide.chunks_mut(k).enumerate();
+                parallel::each(
+                    rows,
+                    m,
+                    k,
+                    threads,
+                    || (),
+                    |(), (i, out)| {
+                        let row = a.row(i);
+                        // BF16 has the range of F32, but for its very last binade's top.
+                        let max = scale::max_abs(row).ok_or(Redo::ActivationNotFinite)?;
+                        if max > bf16::MAX.to_f32() {
+                            return Err(Redo::ActivationRange);
+                        }
+                        out.convert_from_f32_slice(row);
+                        Ok(())
+                    },
+                )
+            }
+            Numerics::Int8(_) | Numerics::Int4(_) | Numerics::Native(_) | Numerics::Shifted(_) => {
+                self.coded.fill(a, numerics, threads)
+            }
         }
-        std::thread::scope(|scope| {
-            let running: Vec<_> = parts
-                .map(|(i, (rows, scales))| {
-                    scope.spawn(move || {
-                        rocket_runtime::device::leave_signals_to_others();
-                        part(a, i * each, rows, scales)
-                    })
-                })
-                .collect();
-            running.into_iter().try_for_each(|t| t.join().unwrap_or(Err(Redo::EnginePanic)))
-        })
     }
-}
 
-/// Rows `first ..` of `a`.
-fn part(
-    a: &Activation<'_>,
-    first: usize,
-    rows: &mut [f16],
-    scales: &mut [f32],
-) -> Result<(), Redo> {
-    rows.chunks_exact_mut(a.k).zip(scales).enumerate().try_for_each(|(i, (out, s))| {
-        let row = a.row(first + i);
-        *s = scale::row_scale(row)?;
-        scale::to_f16(row, *s, out);
-        Ok(())
-    })
+    /// What [`Prepared::fill`] left for the same numbers.
+    pub fn rows(&self, numerics: Numerics) -> Rows<'_> {
+        match numerics {
+            Numerics::Fp16 => Rows::Fp16 { rows: &self.rows, scales: &self.scales },
+            Numerics::Bf16 => Rows::Bf16(&self.wide),
+            Numerics::Int8(_) | Numerics::Int4(_) | Numerics::Native(_) | Numerics::Shifted(_) => {
+                Rows::Codes { codes: &self.coded.codes, scales: &self.coded.scales }
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -149,8 +204,9 @@ mod tests {
             let a = Activation::new(&data, k, rows, gaps).unwrap();
             prop_assert!(Activation::new(&data[1..], k, rows, gaps).is_none());
             // Left over from a larger op.
-            let mut p = Prepared { rows: vec![f16::NAN; 9000], scales: vec![f32::NAN; 900] };
-            p.fill(&a, threads).unwrap();
+            let (rows_before, scales) = (vec![f16::NAN; 9000], vec![f32::NAN; 900]);
+            let mut p = Prepared { rows: rows_before, scales, ..Prepared::default() };
+            p.fill(&a, Numerics::Fp16, threads).unwrap();
             let want = expected(&data, k, rows, gaps);
             prop_assert_eq!(p.rows.len(), want.len());
             prop_assert_eq!(p.scales.len() * k, want.len());
@@ -168,9 +224,9 @@ mod tests {
         let fill = |data: &[f32], threads| {
             let mut p = Prepared::default();
             let a = Activation::new(data, k, [m, 1, 1], [k, 0, 0]).unwrap();
-            p.fill(&a, threads).map(|()| (p.rows, p.scales))
+            p.fill(&a, Numerics::Fp16, threads).map(|()| (p.rows, p.scales))
         };
-        assert!(m * k >= WORTH_THREADS);
+        assert!(m * k >= parallel::WORTH_THREADS);
         assert_eq!(fill(&data, 1), fill(&data, 3));
         for at in [0, m * k / 2, m * k - 1] {
             let old = std::mem::replace(&mut data[at], f32::NAN);

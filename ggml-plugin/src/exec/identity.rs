@@ -1,6 +1,7 @@
 //! The hash in a weight's identity.
 
 use std::hash::Hasher;
+use std::ops::Range;
 use twox_hash::XxHash3_64;
 
 /// Bytes looked at together: a cache line.
@@ -15,25 +16,56 @@ const LINES: usize = 1024;
 /// noticed before its first product. Two weights that agree in type, shape, place and 64 KiB
 /// of samples are the same file.
 pub fn hash(bytes: &[u8]) -> u64 {
-    let lines = bytes.len().div_ceil(LINE);
-    let last = bytes.rchunks(LINE).next().unwrap_or_default();
-    if lines <= LINES {
-        return xxh3(bytes.chunks(LINE));
-    }
-    // Rounded up, so that the steps reach the end; the last line is taken in any case.
-    let step = lines.div_ceil(LINES);
-    xxh3(bytes.chunks(LINE).step_by(step).chain([last]))
+    let mut state = XxHash3_64::new();
+    looked_at(bytes.len()).for_each(|part| state.write(&bytes[part]));
+    state.finish()
 }
 
-fn xxh3<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u64 {
+/// The same of `len` bytes that `read` finds at an offset.
+///
+/// # Errors
+/// The first of `read`.
+pub fn hash_of<E>(
+    len: usize,
+    mut read: impl FnMut(usize, &mut [u8]) -> Result<(), E>,
+) -> Result<u64, E> {
     let mut state = XxHash3_64::new();
-    parts.for_each(|p| state.write(p));
-    state.finish()
+    let mut line = [0; LINE];
+    for part in looked_at(len) {
+        let line = &mut line[..part.len()];
+        read(part.start, line)?;
+        state.write(line);
+    }
+    Ok(state.finish())
+}
+
+/// The parts of so many bytes that are hashed.
+fn looked_at(len: usize) -> impl Iterator<Item = Range<usize>> {
+    let lines = len.div_ceil(LINE);
+    // Rounded up, so that the steps reach the end; the last line is taken in any case.
+    let step = lines.div_ceil(LINES).max(1);
+    let last = (step > 1).then(|| len - LINE..len);
+    let line = move |i: usize| i * LINE..((i + 1) * LINE).min(len);
+    (0..lines).step_by(step).map(line).chain(last)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// However the bytes are come by, and as it has been computed since crossovers were kept.
+    #[test]
+    fn both_ways_agree() {
+        for len in [0, 1, 63, 64, 65, 4096, LINE * LINES, LINE * LINES * 3 + 70] {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+            let read = |at: usize, to: &mut [u8]| {
+                to.copy_from_slice(&bytes[at..][..to.len()]);
+                Ok::<_, ()>(())
+            };
+            assert_eq!(hash_of(len, read), Ok(hash(&bytes)), "{len}");
+        }
+        assert_eq!(hash_of(9, |_, _| Err("gone")), Err("gone"));
+    }
 
     /// One bit anywhere in a small weight, and in any line that is looked at of a large one.
     #[test]

@@ -1,16 +1,18 @@
 //! The [`Engine`] that drives an NPU through the runtime's GEMM.
 
+use super::engine::Rules;
+use super::experts::{self, Absent, Shelf, Standing};
 use super::pressure::Pressure;
-use super::residency::{Held, Packed, Residency, Rules};
-use super::weight::{Columns, Source};
-use super::{Done, Engine, MatMul, Meter, OpRecord};
+use super::residency::{Held, Residency};
+use super::times::{Holdings, ns};
+use super::weight::Columns;
+use super::{Attend, Attended, Done, Engine, MatMul, Meter, OpRecord, Reading, product};
 use rocket_runtime::device::Board;
-use rocket_runtime::layout::pack::Matrix;
-use rocket_runtime::matmul::{Npu, Operand, Options};
-use rocket_runtime::plan::Summation;
+use rocket_runtime::matmul::{Npu, Options};
+use rocket_runtime::ops::attention::Scratch;
 use rocket_runtime::{Error, Result};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,14 +26,22 @@ const TOO_LONG: Duration = Duration::from_secs(1);
 pub struct NpuEngine {
     board: Arc<dyn Board>,
     options: Options,
-    npu: OnceLock<Npu>,
+    npu: Arc<OnceLock<Npu>>,
     residency: Residency,
+    /// Stacks of experts.
+    shelf: Shelf,
+    /// For decoding beside the workers.
+    threads: usize,
     /// Failures in a row.
     failures: AtomicU32,
+    /// Bytes of stacks of experts that may become resident.
+    promised: AtomicU64,
     given_up: AtomicBool,
     meter: Option<Arc<dyn Meter>>,
     /// One op at a time while a meter runs, so that its differences belong to that op.
     metered: Mutex<()>,
+    /// What attentions leave for the next ones.
+    pub(super) scratch: Scratch,
 }
 
 impl NpuEngine {
@@ -42,7 +52,7 @@ impl NpuEngine {
         rules: Rules,
         meter: Option<Arc<dyn Meter>>,
     ) -> NpuEngine {
-        let pressure = Pressure::new(Path::new("/"), rules.reserve);
+        let pressure = Pressure::new(Path::new("/"), rules.weights.reserve);
         NpuEngine::under(pressure, board, options, rules, meter)
     }
 
@@ -53,19 +63,49 @@ impl NpuEngine {
         rules: Rules,
         meter: Option<Arc<dyn Meter>>,
     ) -> NpuEngine {
+        let threads = options
+            .cores
+            .as_ref()
+            .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), Vec::len);
+        let npu = Arc::new(OnceLock::new());
+        // What the ledger reserved is not reserved again: only the kernel's own floor counts.
+        let floor = Pressure::new(pressure.root(), None);
         NpuEngine {
             board,
-            options: Options { budget: rules.total, ..options },
-            npu: OnceLock::new(),
-            residency: Residency::new(rules, pressure),
+            threads,
+            options,
+            shelf: Shelf::new(npu.clone(), rules.experts, floor),
+            npu,
+            residency: Residency::new(rules.weights, pressure),
             failures: AtomicU32::new(0),
+            promised: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
             meter,
             metered: Mutex::default(),
+            scratch: Scratch::default(),
         }
     }
 
-    fn npu(&self) -> Result<&Npu> {
+    /// The NPU, with less of its scratch memory when the system is short of it.
+    pub(super) fn npu(&self) -> Result<&Npu> {
+        let npu = self.opened()?;
+        let promised = self.promised.load(Ordering::Relaxed);
+        self.residency.promise(promised.saturating_sub(self.shelf.bytes()));
+        if let Some(short) = self.residency.relieve(self.shelf.bytes()) {
+            self.shelf.shed(short);
+            npu.trim();
+            self.scratch.clear();
+        }
+        Ok(npu)
+    }
+
+    /// The stacks of experts.
+    #[cfg(test)]
+    pub(super) fn shelf(&self) -> &Shelf {
+        &self.shelf
+    }
+
+    fn opened(&self) -> Result<&Npu> {
         if let Some(npu) = self.npu.get() {
             return Ok(npu);
         }
@@ -75,17 +115,15 @@ impl NpuEngine {
     }
 
     /// `took` is how long the board had the product.
-    fn product(&self, job: MatMul<'_>, took: &mut Duration) -> Result<Done> {
+    fn product(&self, mut job: MatMul<'_>, took: &mut Duration) -> Result<Done> {
         let npu = self.npu()?;
-        if self.residency.relieve() {
-            npu.trim();
-        }
-        let packed_now = (job.weight.n() * job.weight.k() * 2) as u64;
+        let packed_now = job.packed_bytes();
+        let mut pack_ns = 0;
         let pack = || {
-            let source = Source::new(job.weight);
-            let tiles = npu.pack(&source)?;
-            tracing::debug!("packed the weight of {}: {} kB", job.name, tiles.bytes() >> 10);
-            Ok(Packed { tiles, columns: Arc::new(source.columns()) })
+            let begun = Instant::now();
+            let packed = product::pack(npu, &job);
+            pack_ns = ns(begun);
+            packed
         };
         let held = match job.key {
             Some(key) => self.residency.get(key, job.owner, pack)?,
@@ -95,37 +133,89 @@ impl NpuEngine {
             let columns = Arc::new(Columns::unfit());
             return Ok(Done { columns, ..Done::default() });
         }
-        let source = Source::new(job.weight);
-        let operand = match &held {
-            Held::Packed(p, _) => Operand::Resident(&p.tiles),
-            _ => Operand::Stream(&source),
-        };
-        let a = Matrix::new(job.activation, job.m, job.weight.k(), job.weight.k());
         let start = Instant::now();
-        let done = npu.gemm(a, operand, job.out, Some(job.scales), Summation::OnChip);
+        let done = match &held {
+            Held::Packed(p, _) => {
+                product::with_resident(npu, &mut job, &p.tiles).map(|s| (s, p.columns.clone()))
+            }
+            _ => product::streamed(npu, &mut job, self.threads).map(|(s, c)| (s, Arc::new(c))),
+        };
         *took = start.elapsed();
-        let stats = done?;
-        let (resident, packed_bytes, columns) = match held {
-            Held::Packed(p, new) => (true, if new { packed_now } else { 0 }, p.columns.clone()),
-            _ => (false, packed_now, Arc::new(source.columns())),
+        let (stats, columns) = done?;
+        let (resident, packed_bytes) = match held {
+            Held::Packed(_, new) => (true, if new { packed_now } else { 0 }),
+            _ => (false, packed_now),
         };
-        let record = OpRecord {
-            macs: stats.executed_macs,
-            padding_macs: stats.padding_macs,
-            submits: stats.submits,
-            jobs: stats.jobs,
-            tasks: stats.tasks,
-            retries: stats.retries,
-            resident,
-            packed_bytes,
-            ..OpRecord::default()
-        };
+        let mut record = OpRecord { resident, packed_bytes, ..OpRecord::of(&stats) };
+        record.times.pack_ns += pack_ns;
         Ok(Done { record, columns })
     }
-}
 
-impl Engine for NpuEngine {
-    fn mul_mat(&self, job: MatMul<'_>) -> Result<Done> {
+    /// Products of one activation with resident weights.
+    fn together(&self, mut jobs: Vec<MatMul<'_>>, took: &mut Duration) -> Result<Vec<Done>> {
+        let npu = self.npu()?;
+        let mut held = Vec::with_capacity(jobs.len());
+        let begun = Instant::now();
+        for job in &jobs {
+            let key = job.key.ok_or_else(not_together)?;
+            match self.residency.get(key, job.owner, || product::pack(npu, job))? {
+                Held::Packed(p, new) => held.push((p, new)),
+                Held::Unfit | Held::No => return Err(not_together()),
+            }
+        }
+        let pack_ns = ns(begun);
+        let start = Instant::now();
+        let done = product::together(npu, &mut jobs, held.iter().map(|(p, _)| &p.tiles));
+        *took = start.elapsed();
+        let records = done?.into_iter().zip(&held).zip(&jobs).map(|((stats, (p, new)), job)| {
+            let packed_bytes = if *new { job.packed_bytes() } else { 0 };
+            let record = OpRecord { resident: true, packed_bytes, ..OpRecord::of(&stats) };
+            Done { record, columns: p.columns.clone() }
+        });
+        let mut records: Vec<Done> = records.collect();
+        if let Some(first) = records.first_mut() {
+            first.record.times.pack_ns += pack_ns;
+        }
+        Ok(records)
+    }
+
+    fn choose(&self, job: experts::Job<'_>, took: &mut Duration) -> Result<experts::Done> {
+        let npu = self.npu()?;
+        let absent = |absent| Ok(experts::Done { absent: Some(absent), ..Default::default() });
+        let standing = match job.stack {
+            Some((key, source)) => self.shelf.find(key, source, job.owner),
+            None => Standing::Absent(Absent::NoRoom),
+        };
+        let packed = match standing {
+            Standing::Ready(all) => Some(all),
+            Standing::Absent(Absent::NoRoom) if self.shelf.rules().stream => None,
+            Standing::Absent(why) => return absent(why),
+        };
+        let packed_bytes = match &packed {
+            Some(_) => self.shelf.take_packed(),
+            None => {
+                let used = job.buckets.used().count();
+                self.shelf.streamed(used);
+                (used * job.shape.n * job.shape.k * job.numerics.bits() / 8) as u64
+            }
+        };
+        let start = Instant::now();
+        let ran = experts::multiply(npu, job, packed.as_ref().map(|p| &p[..]));
+        *took = start.elapsed();
+        let (stats, columns) = ran?;
+        if columns.iter().any(|(_, c)| !c.fit()) {
+            return absent(Absent::Unfit);
+        }
+        let record = OpRecord { resident: packed.is_some(), packed_bytes, ..OpRecord::of(&stats) };
+        Ok(experts::Done { record, absent: None, columns })
+    }
+
+    /// Runs on the board what `run` does, between two readings of the meter, and keeps account of
+    /// failures.
+    fn guarded<T>(
+        &self,
+        run: impl FnOnce(&mut Duration) -> Result<T>,
+    ) -> Result<(T, Option<Reading>)> {
         if !self.available() {
             return Err(Error::Unusable { why: "the NPU was given up".into() });
         }
@@ -134,19 +224,52 @@ impl Engine for NpuEngine {
             (gate, meter.read())
         });
         let mut took = Duration::ZERO;
-        match self.product(job, &mut took) {
-            Ok(mut done) => {
+        match run(&mut took) {
+            Ok(done) => {
                 self.failures.store(0, Ordering::Relaxed);
-                if let (Some(meter), Some((_gate, before))) = (&self.meter, gate) {
-                    done.record.board = Some(meter.read() - before);
-                }
-                Ok(done)
+                let board = match (&self.meter, gate) {
+                    (Some(meter), Some((_gate, before))) => Some(meter.read() - before),
+                    _ => None,
+                };
+                Ok((done, board))
             }
             Err(e) => {
                 self.failed(&e, took);
                 Err(e)
             }
         }
+    }
+}
+
+impl Engine for NpuEngine {
+    fn mul_mat(&self, job: MatMul<'_>) -> Result<Done> {
+        let (mut done, board) = self.guarded(|took| self.product(job, took))?;
+        done.record.board = board;
+        Ok(done)
+    }
+
+    fn mul_mat_together(&self, jobs: Vec<MatMul<'_>>) -> Result<Vec<Done>> {
+        let (mut done, board) = self.guarded(|took| self.together(jobs, took))?;
+        if let Some(total) = board {
+            share_out(&mut done, total);
+        }
+        Ok(done)
+    }
+
+    fn attention(&self, job: Attend<'_>) -> Result<Attended> {
+        let (mut done, board) = self.guarded(|took| self.attend(job, took))?;
+        done.record.board = board;
+        Ok(done)
+    }
+
+    fn experts(&self, job: experts::Job<'_>) -> Result<experts::Done> {
+        let (mut done, board) = self.guarded(|took| self.choose(job, took))?;
+        done.record.board = board;
+        Ok(done)
+    }
+
+    fn promise(&self, bytes: u64) {
+        self.promised.store(bytes, Ordering::Relaxed);
     }
 
     fn available(&self) -> bool {
@@ -159,18 +282,56 @@ impl Engine for NpuEngine {
 
     fn release(&self, owner: u64) {
         self.residency.release(owner);
+        self.shelf.release(owner);
         if let Some(npu) = self.npu.get().filter(|_| self.residency.bytes() == 0) {
             npu.trim();
+            self.scratch.clear();
         }
     }
 
-    fn outcome(&self) -> Option<String> {
-        self.residency.outcome()
+    fn room(&self) -> Option<u64> {
+        self.residency.room(self.options.workers)
+    }
+
+    fn outcome(&self) -> Vec<String> {
+        self.residency.outcome().into_iter().chain(self.shelf.outcome()).collect()
+    }
+
+    fn holdings(&self) -> Holdings {
+        let workers = self.npu.get().map(|_| self.options.workers.clamp(1, 8) as u64);
+        let mut all = Holdings { workers, ..self.residency.holdings() };
+        let [resident, offered] = self.shelf.counts();
+        all.experts_streamed = Some(self.shelf.times_streamed());
+        if offered > 0 {
+            all.resident_bytes = all.resident_bytes.map(|b| b + self.shelf.bytes());
+            (all.experts, all.experts_offered) = (Some(resident), Some(offered));
+        }
+        all
+    }
+}
+
+/// Not an error of the board: they run one by one.
+fn not_together() -> Error {
+    let why = "not all of the weights are resident";
+    Error::Memory { asked: 0, what: "products of one activation", why: why.into() }
+}
+
+/// The board counted products together. Each gets the multiply-accumulates of its own plan, the first
+/// what is left, so that a board that executed anything else shows there; and all other counts.
+fn share_out(done: &mut [Done], total: Reading) {
+    let mut rest = total;
+    for d in done.iter_mut().skip(1) {
+        let own = Reading { macs: d.record.macs.min(rest.macs), ..Reading::default() };
+        rest = rest - own;
+        d.record.board = Some(own);
+    }
+    if let Some(first) = done.first_mut() {
+        first.record.board = Some(rest);
     }
 }
 
 impl NpuEngine {
-    /// Counts a failed product, and says so when it was the last one.
+    /// Counts a failed op, and says so when it was the last one.
     fn failed(&self, e: &Error, took: Duration) {
         // A shape, a shortage of memory or a signal says nothing about the board.
         if matches!(e, Error::Shape { .. } | Error::Memory { .. } | Error::Ending) {
@@ -192,10 +353,10 @@ impl NpuEngine {
 mod tests {
     use super::*;
     use crate::exec::activation::{Activation, Prepared};
-    use crate::exec::residency::Share;
+    use crate::exec::residency::{self, Share};
     use crate::exec::weight::Weight;
     use crate::exec::{WeightKey, scale};
-    use crate::route::Dtype;
+    use crate::route::{Dtype, Numerics};
     use rocket_sim::SimBoard;
 
     const M: usize = 20;
@@ -207,13 +368,13 @@ mod tests {
     }
 
     fn options(workers: usize) -> Options {
-        Options { workers, budget: None, drain_on_signals: false, cores: None }
+        Options { workers, budget: None, drain_on_signals: false, ..Options::default() }
     }
 
     fn prepare(a: &[f32]) -> Prepared {
         let mut p = Prepared::default();
         let a = Activation::new(a, K, [M, 1, 1], [K, 0, 0]).expect("a matrix");
-        p.fill(&a, 1).expect("finite rows");
+        p.fill(&a, Numerics::Fp16, 1).expect("finite rows");
         p
     }
 
@@ -243,8 +404,8 @@ mod tests {
             weight: Weight::of_f32(w, N, K),
             key,
             owner,
-            activation: &p.rows,
-            scales: &p.scales,
+            numerics: Numerics::Fp16,
+            activation: p.rows(Numerics::Fp16),
             out: &mut out,
         };
         let done = engine.mul_mat(job)?;
@@ -293,7 +454,8 @@ mod tests {
     }
 
     fn key(offset: usize, hash: u64) -> WeightKey {
-        WeightKey { buffer: 7, base: 0x1000, offset, dtype: Dtype::F32, shape: [N, K], hash }
+        let (dtype, numerics) = (Dtype::F32, Numerics::Fp16);
+        WeightKey { buffer: 7, base: 0x1000, offset, dtype, shape: [N, K], hash, numerics }
     }
 
     /// A weight goes with the last context that used it, whichever that is, and is packed again
@@ -319,11 +481,14 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_streamed_and_said() {
         let grid = (N * K * 2) as u64;
-        let rules = |quantized, float, total| Rules { quantized, float, total, reserve: None };
+        let rules = |quantized, float, total| {
+            let weights = residency::Rules { quantized, float, total, reserve: None };
+            Rules { weights, ..Rules::default() }
+        };
         for (rules, why) in [
             (rules(Share::All, Share::Nothing("a setting says so"), None), "a setting says so"),
             (rules(Share::All, Share::Bytes(grid), None), "MB of ROCKET_F16_RESIDENT"),
-            (rules(Share::All, Share::All, Some(grid + 9000)), "of the budget's"),
+            (rules(Share::All, Share::All, Some(grid + 9000)), "MB of ROCKET_CACHE_MB"),
         ] {
             let engine = NpuEngine::new(Arc::new(SimBoard::default()), options(1), rules, None);
             let (a, w) = (eighths(1, M * K), eighths(2, N * K));
@@ -331,9 +496,9 @@ mod tests {
                 let (out, _) = multiply(&engine, &a, &w, Some(key(offset, 1)), 1).unwrap();
                 assert!(deviation(&a, &w, &out) <= 1.0);
             }
-            let told = engine.outcome().unwrap();
+            let told = engine.outcome().pop().unwrap();
             assert!(told.contains("of 2 weights resident") && told.contains(why), "{told}");
-            assert_eq!(engine.outcome(), None, "once is enough");
+            assert!(engine.outcome().is_empty(), "once is enough");
         }
     }
 
@@ -371,7 +536,7 @@ mod tests {
         available(100 << 10);
         assert!(!go(4), "nothing new");
         assert_eq!(used(), 0, "a machine that lacks more than there is gets all of it");
-        let told = engine.outcome().unwrap();
+        let told = engine.outcome().pop().unwrap();
         assert!(told.contains("under memory pressure"), "{told}");
         available(4 << 20);
         assert!(go(1) && go(2) && go(3));
@@ -439,6 +604,88 @@ mod tests {
             run(&engine, &eighths(1, M * K), &eighths(2, N * K), None);
         }
         assert!(engine.available());
+    }
+
+    fn in_numbers(
+        engine: &NpuEngine,
+        (a, w): (&[f32], &[f32]),
+        numerics: Numerics,
+        key: Option<WeightKey>,
+    ) -> (Vec<f32>, OpRecord) {
+        let mut p = Prepared::default();
+        let rows = Activation::new(a, K, [M, 1, 1], [K, 0, 0]).expect("a matrix");
+        p.fill(&rows, numerics, 1).expect("finite rows");
+        let mut out = vec![f32::NAN; M * N];
+        let job = MatMul {
+            name: "t",
+            m: M,
+            weight: Weight::of_f32(w, N, K),
+            key: key.map(|k| WeightKey { numerics, ..k }),
+            owner: 1,
+            numerics,
+            activation: p.rows(numerics),
+            out: &mut out,
+        };
+        let done = engine.mul_mat(job).expect("runs");
+        assert!(done.columns.fit());
+        (out, done.record)
+    }
+
+    /// Cosine of a result with the product by its definition.
+    fn cosine(a: &[f32], w: &[f32], out: &[f32]) -> f64 {
+        let (mut dot, mut x, mut y) = (0.0, 0.0, 0.0);
+        for (i, got) in out.iter().enumerate() {
+            let (row, kernel) = (&a[i / N * K..][..K], &w[i % N * K..][..K]);
+            let want: f64 = row.iter().zip(kernel).map(|(a, w)| f64::from(a * w)).sum();
+            let got = f64::from(*got);
+            (dot, x, y) = (dot + want * got, x + want * want, y + got * got);
+        }
+        dot / (x * y).sqrt()
+    }
+
+    /// Every format by cosine, resident and streamed with the same result, beside controls that
+    /// must fail: another weight, and outliers in int4 without rotation. The bars are
+    /// ggml-plugin-behaviour 14's; codes of rows with outliers lose what the outliers take.
+    #[test]
+    fn every_format_by_cosine() {
+        use crate::route::Codes;
+        let codes = |group, rotate| Codes { group, rotate };
+        let (a, w, other) = (eighths(1, M * K), eighths(2, N * K), eighths(3, N * K));
+        // Two channels are far from the others, as in language models, and their weights small.
+        let (mut far, mut small) = (a.clone(), w.clone());
+        for (channel, at) in [(17, 7.0), (50, -6.0)] {
+            far.iter_mut().skip(channel).step_by(K).for_each(|x| *x += at);
+            small.iter_mut().skip(channel).step_by(K).for_each(|x| *x /= 8.0);
+        }
+        let unrotated = Numerics::Int4(codes(K, false));
+        for (numerics, plain, outliers, bytes) in [
+            (Numerics::Fp16, 0.999_999, 0.999_999, 2.0),
+            (Numerics::Bf16, 0.999_99, 0.999_99, 2.0),
+            (Numerics::Int8(codes(K, false)), 0.9999, 0.999, 1.0),
+            (Numerics::Int8(codes(K, true)), 0.9999, 0.999, 1.0),
+            (Numerics::Native(codes(32, true)), 0.9999, 0.999, 1.0),
+            (Numerics::Int4(codes(32, true)), 0.98, 0.95, 0.5),
+            (unrotated, 0.98, 0.0, 0.5),
+        ] {
+            for (a, w, least) in [(&a, &w, plain), (&far, &small, outliers)] {
+                let engine = engine();
+                let (streamed, record) = in_numbers(&engine, (a, w), numerics, None);
+                assert!(!record.resident);
+                assert_eq!(record.packed_bytes, (bytes * (N * K) as f64) as u64);
+                for again in [false, true] {
+                    let key = Some(key(0, 5));
+                    let (out, record) = in_numbers(&engine, (a, w), numerics, key);
+                    assert_eq!((record.resident, record.packed_bytes == 0), (true, again));
+                    assert_eq!(out, streamed, "{numerics:?}");
+                }
+                let (got, control) = (cosine(a, w, &streamed), cosine(a, &other, &streamed));
+                println!("{numerics:?}: cosine {got:.7}; beside another weight {control:.3}");
+                assert!(got >= least && control < 0.9, "{numerics:?} {got}");
+                if numerics == unrotated && least == 0.0 {
+                    assert!(got < 0.95, "the gate of int4 is slack");
+                }
+            }
+        }
     }
 
     /// Rows far beyond the range of F16, beside rows far below their precision.

@@ -83,6 +83,18 @@ impl Pressure {
         Pressure { root: root.to_owned(), reserve, times: Mutex::default() }
     }
 
+    /// The root it looks below.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Bytes that could become resident now; `None` where the system does not say.
+    pub fn room(&self) -> Option<u64> {
+        let m = sample(&self.root).memory?;
+        let floor = floor(&m, self.reserve);
+        Some(m.available.saturating_sub(floor.saturating_add(floor / 4)))
+    }
+
     /// Bytes to give back now; 0 between two readings.
     pub fn shortage(&self, resident: u64) -> u64 {
         let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);

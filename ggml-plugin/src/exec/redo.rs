@@ -30,10 +30,18 @@ redos! {
         "an activation is beyond the largest power of two of F32.";
     WeightNotFinite "weight_not_finite"
         "a weight is infinite or not a number.";
+    CacheNotFinite "cache_not_finite"
+        "a key or value is infinite or not a number.";
     ResultNotFinite "result_not_finite"
         "the NPU's result is infinite or not a number.";
     ResultOverflow "result_overflow"
         "the NPU's result reached the largest F16 value.";
+    ExpertsPacking "experts_packing"
+        "the experts are still being packed for the NPU.";
+    ExpertsNotResident "experts_not_resident"
+        "there was no room for the experts when they were to be packed.";
+    ExpertOutOfRange "expert_out_of_range"
+        "a token asks for an expert that does not exist.";
     EngineError "engine_error"
         "the NPU job failed.";
     EnginePanic "engine_panic"

@@ -5,9 +5,10 @@
 
 use super::engine::WeightKey;
 use super::pressure::Pressure;
+use super::product::Tiles;
+use super::times::Holdings;
 use super::weight::Columns;
 use crate::knobs::{self, Budget, Knobs};
-use rocket_runtime::matmul::Resident;
 use rocket_runtime::{Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -17,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct Packed {
     /// Its tiles.
-    pub tiles: Resident,
+    pub tiles: Tiles,
     /// What the result's columns need.
     pub columns: Arc<Columns>,
 }
@@ -96,7 +97,13 @@ struct State {
     shed: u64,
     /// What was last told.
     told: Option<String>,
+    /// Bytes that are spoken for by others.
+    promised: u64,
 }
+
+/// Of a worker's 4 GiB window, what weights may fill (kernel-and-uapi A.3): the runtime keeps the
+/// rest for the buffers of calls.
+pub const WINDOW_BYTES: u64 = 7 << 29;
 
 /// The resident weights of one engine.
 #[derive(Debug)]
@@ -165,7 +172,15 @@ impl Residency {
     }
 
     fn admit(&self, s: &State, key: &WeightKey) -> std::result::Result<(), String> {
-        self.pressure.admits(key.packed_bytes())?;
+        self.pressure.admits(key.packed_bytes() + s.promised)?;
+        let all: u64 = s.entries.keys().map(WeightKey::packed_bytes).sum();
+        if let Some(total) = self.rules.total.filter(|t| all + key.packed_bytes() > *t) {
+            return Err(format!(
+                "{} of the {} MB of ROCKET_CACHE_MB are used",
+                all >> 20,
+                total >> 20
+            ));
+        }
         let (quantized, share, knob) = match key.dtype.is_quantized() {
             true => (true, self.rules.quantized, "ROCKET_QUANT_RESIDENT"),
             false => (false, self.rules.float, "ROCKET_F16_RESIDENT"),
@@ -183,6 +198,26 @@ impl Residency {
         }
     }
 
+    /// So many bytes of memory are spoken for and not taken yet.
+    pub fn promise(&self, bytes: u64) {
+        self.state().promised = bytes;
+    }
+
+    /// Bytes that may be resident in all, by the settings, the memory that is available now and the
+    /// address windows of so many workers; `None` where nothing is known to limit them.
+    pub fn room(&self, workers: usize) -> Option<u64> {
+        let class = match self.rules.quantized {
+            Share::All => None,
+            Share::Bytes(limit) => Some(limit),
+            Share::Nothing(_) => Some(0),
+        };
+        let promised = self.state().promised;
+        let memory =
+            self.pressure.room().map(|free| (free + self.bytes()).saturating_sub(promised));
+        let windows = Some(workers as u64 * WINDOW_BYTES);
+        [self.rules.total, class, memory, windows].into_iter().flatten().min()
+    }
+
     /// Drops what only `owner` used.
     pub fn release(&self, owner: u64) {
         let mut s = self.state();
@@ -197,12 +232,12 @@ impl Residency {
     }
 
     /// Gives memory back when the system is short of it: the least recently used first. Called
-    /// before each op; it reads the system's figures a few times a second at most. True when
-    /// something went.
-    pub fn relieve(&self) -> bool {
-        let mut short = self.pressure.shortage(self.bytes());
+    /// before each op; it reads the system's figures a few times a second at most. `others` are bytes
+    /// that can be given back besides; how many of them must be, `None` when memory is not short.
+    pub fn relieve(&self, others: u64) -> Option<u64> {
+        let mut short = self.pressure.shortage(self.bytes() + others);
         if short == 0 {
-            return false;
+            return None;
         }
         let mut s = self.state();
         let mut by_age: Vec<(u64, WeightKey)> =
@@ -219,17 +254,33 @@ impl Residency {
             s.shed += bytes;
             count += 1;
         }
-        tracing::warn!(
-            "memory is short: {count} resident weights were given back; they are streamed until \
+        if count > 0 {
+            tracing::warn!(
+                "memory is short: {count} resident weights were given back; they are streamed until \
              there is room again"
-        );
-        true
+            );
+        }
+        Some(short)
     }
 
     /// Bytes that are resident.
     pub fn bytes(&self) -> u64 {
         let s = self.state();
         s.entries.values().filter_map(|e| e.packed.as_ref()).map(|p| p.tiles.bytes()).sum()
+    }
+
+    /// The same in numbers.
+    pub fn holdings(&self) -> Holdings {
+        let s = self.state();
+        let packed = || s.entries.values().filter_map(|e| e.packed.as_ref());
+        let resident = packed().count() as u64;
+        Holdings {
+            resident_bytes: Some(packed().map(|p| p.tiles.bytes()).sum()),
+            resident: Some(resident),
+            offered: Some(resident + s.refused.len() as u64),
+            shed_bytes: Some(s.shed),
+            ..Holdings::default()
+        }
     }
 
     /// How many weights are resident, and why not more; once for each state of things.
@@ -253,9 +304,9 @@ impl Residency {
 }
 
 impl WeightKey {
-    /// About the bytes it takes packed: fp16 on the hardware's grid.
-    fn packed_bytes(&self) -> u64 {
+    /// About the bytes it takes packed, on the hardware's grid.
+    pub fn packed_bytes(&self) -> u64 {
         let [n, k] = self.shape;
-        (n.next_multiple_of(16) * k.next_multiple_of(32) * 2) as u64
+        (n.next_multiple_of(16) * k.next_multiple_of(32) * self.numerics.bits() / 8) as u64
     }
 }

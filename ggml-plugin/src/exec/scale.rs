@@ -80,6 +80,14 @@ pub fn check_result(out: &[f32], n: usize, scales: &[f32]) -> Result<(), Redo> {
     })
 }
 
+/// The same for formats that cannot overflow on chip: their sums are exact integers or F32.
+///
+/// # Errors
+/// [`Redo::ResultNotFinite`].
+pub fn check_finite(out: &[f32]) -> Result<(), Redo> {
+    max_abs(out).map(|_| ()).ok_or(Redo::ResultNotFinite)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,8 +1,9 @@
 //! Engines that need no NPU, to test what lies around one (feature `test-engine`,
 //! `ROCKET_TEST_ENGINE`).
 
+use super::activation::Rows;
 use super::weight::Source;
-use super::{Done, Engine, MatMul, OpRecord};
+use super::{Attend, Attended, Done, Engine, MatMul, OpRecord};
 use half::f16;
 use rocket_runtime::Error;
 use rocket_runtime::matmul::Weights;
@@ -57,6 +58,29 @@ impl Engine for TestEngine {
             TestEngine::Panic => panic!("a test of {}", job.name),
         }
     }
+
+    fn attention(&self, job: Attend<'_>) -> Result<Attended, Error> {
+        let s = job.op.shape;
+        match self {
+            TestEngine::Reference => {
+                for (r, row) in job.out.chunks_exact_mut(s.value).enumerate() {
+                    let (stream, token) = (r / s.heads / s.tokens, r / s.heads % s.tokens);
+                    let exact = job.op.exact([stream, r % s.heads, token]);
+                    row.iter_mut().zip(exact.values).for_each(|(o, x)| *o = x as f32);
+                }
+            }
+            TestEngine::Nan => job.out.fill(f32::NAN),
+            TestEngine::Wrong => job.out.fill(0.25),
+            TestEngine::Fail => {
+                job.out.fill(9.0);
+                let doing = format!("test of {}", job.name);
+                return Err(Error::Timeout { waited_ms: 0, doing });
+            }
+            TestEngine::Panic => panic!("a test of {}", job.name),
+        }
+        let record = OpRecord { macs: s.macs(), jobs: 1, ..OpRecord::default() };
+        Ok(Attended { record, trouble: None })
+    }
 }
 
 fn reference(job: MatMul<'_>) -> Done {
@@ -64,7 +88,8 @@ fn reference(job: MatMul<'_>) -> Done {
     let source = Source::new(job.weight);
     let mut weight = vec![f16::ZERO; n * k];
     weight.chunks_exact_mut(k).enumerate().for_each(|(i, row)| source.load(i, row));
-    let rows = job.activation.chunks_exact(k).zip(job.scales);
+    let Rows::Fp16 { rows, scales } = job.activation else { return Done::default() };
+    let rows = rows.chunks_exact(k).zip(scales);
     for ((row, &scale), out) in rows.zip(job.out.chunks_exact_mut(n)) {
         for (o, w) in out.iter_mut().zip(weight.chunks_exact(k)) {
             *o = row.iter().zip(w).map(|(a, w)| a.to_f32() * w.to_f32()).sum::<f32>() * scale;

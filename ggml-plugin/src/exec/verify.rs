@@ -2,9 +2,12 @@
 //! columns, in double precision. A board whose silicon, firmware or driver does something else than
 //! this project believes is found before it has produced a sentence.
 
-use super::activation::Prepared;
+use super::activation::Rows;
+use super::codes::CodedWeight;
 use super::weight::Weight;
-use crate::route::Dtype;
+use crate::route::{Dtype, Numerics};
+use rocket_runtime::matmul::Weights;
+use rocket_runtime::ops::attention::Attention;
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,8 +20,14 @@ pub enum Mode {
     First,
 }
 
-/// Weight type, K, and the magnitudes of M and N: what decides about tiles and layouts.
-type Class = (Dtype, usize, u32, u32);
+/// What decides about tiles and layouts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Class {
+    /// Weight type, numbers, K, and the magnitudes of M and N.
+    Product(Dtype, Numerics, usize, u32, u32),
+    /// Sizes of a row of K and V, and the magnitudes of rows and positions.
+    Attention(usize, usize, u32, u32),
+}
 
 /// What was compared so far.
 #[derive(Debug)]
@@ -37,38 +46,73 @@ impl Verify {
         Verify { mode, seen: Mutex::default() }
     }
 
+    /// Whether anything is compared.
+    pub fn is_on(&self) -> bool {
+        self.mode != Mode::Off
+    }
+
+    fn is_new(&self, class: Class) -> bool {
+        self.mode != Mode::Off
+            && self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(class)
+    }
+
+    /// Compares rows of an attention if this kind is new: of the first and last head, token and
+    /// stream and some between.
+    ///
+    /// # Errors
+    /// An element that differs, in words.
+    pub fn attention(&self, op: &Attention<'_>, out: &[f32]) -> Result<(), String> {
+        let s = op.shape;
+        let rows = s.tokens * s.group();
+        if !self.is_new(Class::Attention(s.key, s.value, rows.ilog2(), s.n_kv.ilog2())) {
+            return Ok(());
+        }
+        for r in spread(s.streams * s.tokens * s.heads, 2 * ROWS) {
+            let (stream, token, head) =
+                (r / s.heads / s.tokens, r / s.heads % s.tokens, r % s.heads);
+            let want = op.exact([stream, head, token]);
+            let got = &out[r * s.value..][..s.value];
+            for (c, (got, want)) in got.iter().zip(want.values.iter().zip(&want.bounds)).enumerate()
+            {
+                let (want, bound) = want;
+                // Not a number is not near.
+                let near = (f64::from(*got) - want).abs() <= bound + 2f64.powi(-14) * want.abs();
+                if !near {
+                    return Err(format!(
+                        "element {c} of head {head}, token {token}, stream {stream} of an \
+                         attention over {} positions is {got:e} and should be {want:e}",
+                        s.n_kv
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Compares if this kind is new. `out` is the finished result.
     ///
     /// # Errors
     /// The element that differs most, in words.
-    pub fn check(
-        &self,
-        weight: &Weight<'_>,
-        dtype: Dtype,
-        a: &Prepared,
-        out: &[f32],
-    ) -> Result<(), String> {
-        let (m, k, n) = (a.scales.len(), weight.k(), weight.n());
-        let class = (dtype, k, m.max(1).ilog2(), n.max(1).ilog2());
-        if self.mode == Mode::Off
-            || !self.seen.lock().unwrap_or_else(PoisonError::into_inner).insert(class)
+    pub fn check(&self, what: Subject<'_>, a: Rows<'_>, out: &[f32]) -> Result<(), String> {
+        let (k, n) = (what.weight.k(), what.weight.n());
+        let m = out.len() / n.max(1);
+        let magnitudes = [m, n].map(|x| x.max(1).ilog2());
+        if !self.is_new(Class::Product(what.dtype, what.numerics, k, magnitudes[0], magnitudes[1]))
         {
             return Ok(());
         }
-        let mut row = vec![0f32; k];
-        for column in spread(n, COLUMNS) {
-            weight.decode_row(column, &mut row);
+        let mut column = Column::new(what);
+        for c in spread(n, COLUMNS) {
+            column.load(c);
             for r in spread(m, ROWS) {
-                let pairs = a.rows[r * k..][..k].iter().zip(&row);
-                let products = pairs.map(|(a, w)| f64::from(a.to_f32()) * f64::from(*w));
-                let (sum, size) = products.fold((0.0, 0.0), |(s, t), p| (s + p, t + p.abs()));
-                let scale = f64::from(a.scales[r]);
-                let got = f64::from(out[r * n + column]);
-                if !close(got, sum * scale, size * scale, scale) {
+                let got = f64::from(out[r * n + c]);
+                let (want, slack) = column.product(a, r, m);
+                let off = (got - want).abs();
+                if off > slack || off.is_nan() {
                     return Err(format!(
-                        "row {r}, column {column} of a {m} x {k} x {n} product is {got:e} and \
-                         should be {:e}",
-                        sum * scale
+                        "row {r}, column {c} of a {m} x {k} x {n} product in {} is {got:e} and \
+                         should be {want:e}",
+                        what.numerics.name()
                     ));
                 }
             }
@@ -77,14 +121,103 @@ impl Verify {
     }
 }
 
-/// Whether a result of the fp16 route can be this far off. Its partial sums are rounded to 2^-11
+/// Whose product is compared.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The weight.
+    pub weight: &'a Weight<'a>,
+    /// Its type.
+    pub dtype: Dtype,
+    /// The numbers of the product.
+    pub numerics: Numerics,
+}
+
+/// One row of the weight, as the product sees it.
+struct Column<'a> {
+    weight: &'a Weight<'a>,
+    /// Decoded.
+    row: Vec<f32>,
+    /// In codes, with the scales of their groups.
+    codes: Option<(CodedWeight<'a>, Vec<i8>)>,
+    scales: Vec<f32>,
+    group: usize,
+    n: usize,
+}
+
+impl<'a> Column<'a> {
+    fn new(what: Subject<'a>) -> Column<'a> {
+        let k = what.weight.k();
+        let coded = CodedWeight::new(*what.weight, what.numerics);
+        Column {
+            weight: what.weight,
+            row: vec![0.0; k],
+            codes: coded.map(|c| (c, vec![0; k])),
+            scales: Vec::new(),
+            group: what.numerics.codes().map_or(k, |c| c.group),
+            n: 0,
+        }
+    }
+
+    fn load(&mut self, n: usize) {
+        self.n = n;
+        match &mut self.codes {
+            Some((source, codes)) => {
+                source.load(n, codes);
+                self.scales = source.scales();
+            }
+            None => self.weight.decode_row(n, &mut self.row),
+        }
+    }
+
+    /// The product with row `r` of `m`, and how far a result may be from it.
+    fn product(&self, a: Rows<'_>, r: usize, m: usize) -> (f64, f64) {
+        let k = self.row.len();
+        let dot = |row: &mut dyn Iterator<Item = f64>| {
+            row.zip(&self.row).fold((0.0, 0.0), |(sum, size), (a, w)| {
+                let p = a * f64::from(*w);
+                (sum + p, size + p.abs())
+            })
+        };
+        match a {
+            Rows::Fp16 { rows, scales } => {
+                let scale = f64::from(scales[r]);
+                let row = rows[r * k..][..k].iter();
+                let (sum, size) = dot(&mut row.map(|a| f64::from(a.to_f32()) * scale));
+                (sum, slack(sum, size, scale))
+            }
+            Rows::Bf16(rows) => {
+                let row = rows[r * k..][..k].iter();
+                let (sum, size) = dot(&mut row.map(|a| f64::from(a.to_f32())));
+                (sum, slack(sum, size, 0.0))
+            }
+            Rows::Codes { codes, scales } => {
+                let Some((_, weights)) = &self.codes else { return (0.0, 0.0) };
+                let row = codes[r * k..][..k].chunks(self.group);
+                let (sum, size) = row.zip(weights.chunks(self.group)).enumerate().fold(
+                    (0.0, 0.0),
+                    |(sum, size), (g, (a, w))| {
+                        let pairs = a.iter().zip(w);
+                        let p: i64 = pairs.map(|(a, w)| i64::from(*a) * i64::from(*w)).sum();
+                        let column = self.scales[g * self.weight.n() + self.n];
+                        let term = p as f64 * f64::from(scales[g * m + r]) * f64::from(column);
+                        (sum + term, size + term.abs())
+                    },
+                );
+                // Exact integers; three roundings of F32 a group.
+                (sum, size * 2f64.powi(-20))
+            }
+        }
+    }
+}
+
+/// How far a result of the fp16 route can be off. Its partial sums are rounded to 2^-11
 /// of themselves once every K tile, which random signs keep far below the sum of magnitudes
 /// (`size`): honest results of real models stay within 2^-12 of it. A lost tile, a swapped row or a
 /// wrong scale is off by about the result itself, which is `size / sqrt(K)`, 2^-7 of it at the
 /// largest K in use. Below the normal range of F16 sums are multiples of 2^-24 times the row's
 /// scale, or nothing if the silicon flushes them (npu-rk3588 9.3 leaves it open): 2^-14 of it.
-fn close(got: f64, want: f64, size: f64, scale: f64) -> bool {
-    (got - want).abs() <= want.abs() / 16.0 + size / 512.0 + scale * 2f64.powi(-14)
+fn slack(want: f64, size: f64, scale: f64) -> f64 {
+    want.abs() / 16.0 + size / 512.0 + scale * 2f64.powi(-14)
 }
 
 /// Up to `count` numbers below `len`, the first and the last among them.
@@ -96,7 +229,7 @@ fn spread(len: usize, count: usize) -> impl Iterator<Item = usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exec::activation::Activation;
+    use crate::exec::activation::{Activation, Prepared};
 
     const M: usize = 12;
     const K: usize = 256;
@@ -117,7 +250,7 @@ mod tests {
         let (a, w) = (noise(1, M * K), noise(2, N * K));
         let mut p = Prepared::default();
         let act = Activation::new(&a, K, [M, 1, 1], [K, 0, 0]).unwrap();
-        p.fill(&act, 1).unwrap();
+        p.fill(&act, Numerics::Fp16, 1).unwrap();
         let mut out: Vec<f32> = (0..M * N)
             .map(|i| {
                 let (r, c) = (&a[i / N * K..][..K], &w[i % N * K..][..K]);
@@ -125,7 +258,12 @@ mod tests {
             })
             .collect();
         damage(&mut out);
-        Verify::new(Mode::First).check(&Weight::of_f32(&w, N, K), Dtype::F32, &p, &out)
+        let w = Weight::of_f32(&w, N, K);
+        Verify::new(Mode::First).check(subject(&w, Dtype::F32), p.rows(Numerics::Fp16), &out)
+    }
+
+    fn subject<'a>(weight: &'a Weight<'a>, dtype: Dtype) -> Subject<'a> {
+        Subject { weight, dtype, numerics: Numerics::Fp16 }
     }
 
     #[test]
@@ -150,10 +288,12 @@ mod tests {
         let (a, mut w) = (noise(1, M * K), noise(2, N * K));
         w.iter_mut().for_each(|x| *x *= 1e-7);
         let mut p = Prepared::default();
-        p.fill(&Activation::new(&a, K, [M, 1, 1], [K, 0, 0]).unwrap(), 1).unwrap();
+        let act = Activation::new(&a, K, [M, 1, 1], [K, 0, 0]).unwrap();
+        p.fill(&act, Numerics::Fp16, 1).unwrap();
         let out = vec![0f32; M * N];
         let check = |w: &[f32]| {
-            Verify::new(Mode::First).check(&Weight::of_f32(w, N, K), Dtype::F32, &p, &out)
+            let w = Weight::of_f32(w, N, K);
+            Verify::new(Mode::First).check(subject(&w, Dtype::F32), p.rows(Numerics::Fp16), &out)
         };
         assert_eq!(check(&w), Ok(()));
         w.iter_mut().for_each(|x| *x *= 1e4);
@@ -164,13 +304,46 @@ mod tests {
     fn once_a_kind_and_never_when_off() {
         let (w, out) = (noise(3, N * K), vec![9e9f32; M * N]);
         let weight = Weight::of_f32(&w, N, K);
-        let a = Prepared { rows: vec![half::f16::ONE; M * K], scales: vec![1.0; M] };
+        let (ones, scales) = (vec![half::f16::ONE; M * K], vec![1.0; M]);
+        let a = Rows::Fp16 { rows: &ones, scales: &scales };
         let v = Verify::new(Mode::First);
-        let check = |v: &Verify, d| v.check(&weight, d, &a, &out);
+        let check = |v: &Verify, d| v.check(subject(&weight, d), a, &out);
         assert!(check(&v, Dtype::F32).is_err());
         assert!(check(&v, Dtype::F32).is_ok(), "compared a moment ago");
         assert!(check(&v, Dtype(8)).is_err(), "another type");
         assert!(check(&Verify::new(Mode::Off), Dtype::F32).is_ok());
+    }
+
+    /// Codes and BF16: exact products pass, and a thousandth of one is noticed in codes.
+    #[test]
+    fn every_format_is_compared() {
+        let (a, w) = (noise(1, M * K), noise(2, N * K));
+        let (act, w) =
+            (Activation::new(&a, K, [M, 1, 1], [K, 0, 0]).unwrap(), Weight::of_f32(&w, N, K));
+        let codes = crate::route::Codes { group: 64, rotate: true };
+        for numerics in [
+            Numerics::Fp16,
+            Numerics::Bf16,
+            Numerics::Int8(codes),
+            Numerics::Int4(codes),
+            Numerics::Native(codes),
+        ] {
+            let subject = Subject { weight: &w, dtype: Dtype::F32, numerics };
+            let mut p = Prepared::default();
+            p.fill(&act, numerics, 1).unwrap();
+            let rows = p.rows(numerics);
+            let mut column = Column::new(subject);
+            let mut out = vec![0f32; M * N];
+            for c in 0..N {
+                column.load(c);
+                (0..M).for_each(|r| out[r * N + c] = column.product(rows, r, M).0 as f32);
+            }
+            let check = |out: &[f32]| Verify::new(Mode::First).check(subject, rows, out);
+            assert_eq!(check(&out), Ok(()), "{numerics:?}");
+            let off = if numerics.codes().is_some() { 1.001 } else { 1.5 };
+            out.iter_mut().for_each(|x| *x *= off);
+            assert!(check(&out).is_err(), "{numerics:?}");
+        }
     }
 
     #[test]

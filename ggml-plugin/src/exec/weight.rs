@@ -3,8 +3,9 @@
 
 use super::scale::{F16_MAX, MIN_WEIGHT_ROW, max_abs};
 use crate::abi::host::ToFloat;
-use half::f16;
+use crate::route::Dtype;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
+use half::{bf16, f16};
 use rocket_runtime::matmul::Weights;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +20,17 @@ pub enum Decode {
     F32,
     /// By the host's own decoder: exactly the values its CPU backend sees (ggml-abi 2.8).
     Host(ToFloat),
+}
+
+impl Decode {
+    /// Of a type, with the host's decoder for it; `None` when it has none and needs one.
+    pub fn of(dtype: Dtype, to_float: Option<ToFloat>) -> Option<Decode> {
+        match dtype {
+            Dtype::F16 => Some(Decode::F16),
+            Dtype::F32 => Some(Decode::F32),
+            _ => to_float.map(Decode::Host),
+        }
+    }
 }
 
 /// `n` rows of `k` elements.
@@ -91,6 +103,35 @@ impl<'a> Weight<'a> {
                 f(row.as_ptr().cast(), dst.as_mut_ptr(), dst.len() as i64)
             },
         }
+    }
+}
+
+/// How the rows of a matrix are stored, wherever they lie.
+#[derive(Debug, Clone, Copy)]
+pub struct Form {
+    shape: [usize; 2],
+    row_bytes: usize,
+    decode: Decode,
+}
+
+impl Form {
+    /// N rows of K elements, each `row_bytes` long.
+    ///
+    /// # Safety
+    /// As [`Weight::new`].
+    pub unsafe fn new(shape: [usize; 2], row_bytes: usize, decode: Decode) -> Form {
+        Form { shape, row_bytes, decode }
+    }
+
+    /// Bytes of all rows; `None` when nobody can count them.
+    pub fn bytes(&self) -> Option<usize> {
+        self.shape[0].checked_mul(self.row_bytes)
+    }
+
+    /// These bytes as a weight, as [`Weight::new`].
+    pub fn weight<'a>(&self, data: &'a [u8]) -> Option<Weight<'a>> {
+        // SAFETY: as `new` was promised.
+        unsafe { Weight::new(data, self.shape, self.row_bytes, self.decode) }
     }
 }
 
@@ -206,6 +247,46 @@ impl Weights for Source<'_> {
             row.resize(w.k, 0.0);
             w.decode_row(n, row);
             self.narrow(n, row, dst);
+        });
+    }
+}
+
+/// The weight in BF16.
+#[derive(Debug)]
+pub struct WideSource<'a> {
+    weight: Weight<'a>,
+    unfit: AtomicBool,
+}
+
+impl<'a> WideSource<'a> {
+    /// Of a weight.
+    pub fn new(weight: Weight<'a>) -> WideSource<'a> {
+        WideSource { weight, unfit: AtomicBool::new(false) }
+    }
+
+    /// Whether every row that was loaded is finite in BF16.
+    pub fn fit(&self) -> bool {
+        !self.unfit.load(Ordering::Relaxed)
+    }
+}
+
+impl Weights<bf16> for WideSource<'_> {
+    fn n(&self) -> usize {
+        self.weight.n
+    }
+
+    fn k(&self) -> usize {
+        self.weight.k
+    }
+
+    fn load(&self, n: usize, dst: &mut [bf16]) {
+        ROW.with_borrow_mut(|row| {
+            row.resize(self.weight.k, 0.0);
+            self.weight.decode_row(n, row);
+            if max_abs(row).is_none_or(|max| max > bf16::MAX.to_f32()) {
+                self.unfit.store(true, Ordering::Relaxed);
+            }
+            dst.convert_from_f32_slice(row);
         });
     }
 }

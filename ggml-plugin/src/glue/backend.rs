@@ -23,6 +23,8 @@ pub(super) struct Instance {
     pub(super) cpu: Mutex<Option<CpuBackend>>,
     /// Converted activations, kept between ops: fresh pages cost more than the conversion.
     pub(super) scratch: Mutex<Prepared>,
+    /// For results whose place is not free yet, likewise.
+    pub(super) spare: Mutex<Vec<Vec<f32>>>,
 }
 
 /// Identifies this backend among others; any constant that nobody else uses.
@@ -36,6 +38,7 @@ pub(super) fn create(plugin: &'static Plugin) -> *const c_void {
         threads: AtomicI32::new(0),
         cpu: Mutex::new(None),
         scratch: Mutex::default(),
+        spare: Mutex::default(),
     };
     let instance = Box::into_raw(Box::new(instance));
     let words = words(&plugin.host.generation.backend, plugin.records().device, instance as usize);
@@ -79,6 +82,7 @@ extern "C" fn free(backend: *mut usize) {
         if instance.plugin.is_own_process() {
             finish(instance.plugin);
             instance.plugin.leave(instance.id);
+            instance.plugin.publish(true);
         }
     });
 }
@@ -86,10 +90,13 @@ extern "C" fn free(backend: *mut usize) {
 /// The end of a context is the last moment at which the host's logger surely works.
 fn finish(plugin: &Plugin) {
     let engine = plugin.unit.as_ref().and_then(|u| u.runner.engine());
-    if let Some(text) = engine.and_then(|e| e.outcome()) {
+    for text in engine.map(|e| e.outcome()).unwrap_or_default() {
         // Everything resident is as expected; the rest the user can do something about.
         let level = if text.contains(';') { Level::Notice } else { Level::Info };
         line(level, &text);
+    }
+    if let Some(text) = plugin.watch.end() {
+        line(Level::Notice, &text);
     }
     if plugin.knobs.stats {
         for text in plugin.stats.summary() {

@@ -8,7 +8,7 @@ use crate::abi::tensor::Tensor;
 use crate::exec::crossover::{Class, ROWS, Timing, crossover, lost};
 use crate::exec::mul_mat::{self, Means};
 use crate::log::{Level, line};
-use crate::route::{Dtype, Route};
+use crate::route::{Dtype, Numerics, Route};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::PoisonError;
@@ -22,7 +22,7 @@ const FIT: std::ops::RangeInclusive<usize> = 1 << 18..=1 << 26;
 /// has been computed and is not touched.
 pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
     let plugin = instance.plugin;
-    let Route::Fp16 { m, k, n, slices: 1 } = route else { return };
+    let Route::Product { numerics, m, k, n, slices: 1 } = route else { return };
     let Some((weight, activation)) = node.source(0).zip(node.source(1)) else { return };
     // The rows of the first batch only: those of others need not follow at the same distance.
     let there = usize::try_from(activation.ne[1]).unwrap_or(0).min(m);
@@ -34,7 +34,7 @@ pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
     }
     // The op is done: whatever goes wrong from here on must not fail it.
     let measured = catch_unwind(AssertUnwindSafe(|| {
-        ROWS[..most].iter().map(|&rows| time(instance, node, rows, n)).collect()
+        ROWS[..most].iter().map(|&rows| time(instance, node, numerics, rows, n)).collect()
     }));
     let Ok(Some(timings)) = measured as Result<Option<Vec<Timing>>, _> else { return };
     let kind = match class {
@@ -57,7 +57,13 @@ pub(super) fn with(instance: &Instance, node: &Tensor, route: Route) {
 }
 
 /// Both sides on the first `rows` rows, the better of two tries each.
-fn time(instance: &Instance, node: &Tensor, rows: usize, n: usize) -> Option<Timing> {
+fn time(
+    instance: &Instance,
+    node: &Tensor,
+    numerics: Numerics,
+    rows: usize,
+    n: usize,
+) -> Option<Timing> {
     let engine = instance.plugin.unit.as_ref()?.runner.engine()?;
     let mut activation = copy(node.source(1)?);
     activation.ne = [activation.ne[0], rows as i64, 1, 1];
@@ -72,9 +78,10 @@ fn time(instance: &Instance, node: &Tensor, rows: usize, n: usize) -> Option<Tim
         let start = Instant::now();
         compute::on_cpu(instance, &part).ok()?;
         best.cpu = best.cpu.min(start.elapsed().as_secs_f64());
-        let route = Route::Fp16 { m: rows, k: activation.ne[0] as usize, n, slices: 1 };
+        let k = activation.ne[0] as usize;
+        let route = Route::Product { numerics, m: rows, k, n, slices: 1 };
         let start = Instant::now();
-        for operands in operands::of(instance, &part, "calibration", route).ok()? {
+        for operands in operands::of(instance, &part, "calibration", route, None).ok()? {
             let mut scratch = instance.scratch.lock().unwrap_or_else(PoisonError::into_inner);
             let means = Means {
                 engine,

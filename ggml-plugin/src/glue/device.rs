@@ -2,13 +2,14 @@
 #![allow(unsafe_code)]
 
 use super::plugin::Plugin;
-use super::{backend, buffer, facts, guard, record, reg};
+use super::{backend, buffer, experts, facts, guard, record, reg};
 use crate::abi::generation::ACCEL_B;
 use crate::abi::props::{self, CapsA, CapsB, PropsB};
 use crate::abi::slot::device as slot;
 use crate::abi::tensor::Tensor;
+use crate::live::Seen;
 use crate::log::{self, Level};
-use crate::route::{self, OpKind, Reason, Route};
+use crate::route::{self, OpFacts, Reason, Route};
 use crate::watch::LARGE_ROWS;
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -120,7 +121,9 @@ extern "C" fn supports_op(device: *const usize, op: *const Tensor) -> bool {
 }
 
 extern "C" fn offload_op(device: *const usize, op: *const Tensor) -> bool {
-    !matches!(route_of(device, op, "offload_op"), None | Some(Route::Nothing))
+    // Products alone: attention has no weights that would have to come along (ggml-abi 6).
+    let route = route_of(device, op, "offload_op");
+    matches!(route, Some(Route::Product { .. } | Route::Experts { .. }))
 }
 
 fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route> {
@@ -129,22 +132,31 @@ fn route_of(device: *const usize, op: *const Tensor, what: &str) -> Option<Route
         // SAFETY: the host passes a tensor it is building a graph with.
         let tensor = unsafe { Tensor::from_ptr(op) }?;
         let facts = facts::of(&plugin.host, tensor)?;
-        let rows = facts.activation.ne[1..].iter().fold(1i64, |p, &n| p.saturating_mul(n));
-        let large = facts.kind == OpKind::MulMat && rows >= LARGE_ROWS;
-        match route::decide(&facts, &plugin.policy()) {
+        // Attention is no product: where weights are out of reach it would hide that.
+        let large = matches!(facts, OpFacts::MulMat(_)) && facts.rows() >= LARGE_ROWS;
+        let decided = route::decide(&facts, &plugin.policy()).and_then(|route| {
+            if let Route::Experts { numerics, shape } = &route {
+                experts::admit(plugin, tensor, shape, *numerics)?;
+            }
+            Ok(route)
+        });
+        plugin.stats.asked(&Seen::of(&facts), decided.err());
+        match decided {
             Ok(route) => {
                 if large {
                     plugin.watch.accept();
                 }
+                if let (OpFacts::MulMat(p), Some([_, k, n, slices])) = (facts, route.products()) {
+                    let address = tensor.source(0).map_or(0, |w| w.data as usize);
+                    plugin.image.offer(address, p.weight.dtype, (k * n * slices) as u64);
+                }
                 Some(route)
             }
             Err(reason) => {
-                let w = &facts.weight;
-                // A single row is decode, which nobody expects here.
-                if facts.kind == OpKind::MulMat && rows >= 2 {
-                    plugin.stats.declined(reason, w.dtype, w.ne[0], w.ne[1]);
-                }
-                if large && facts.weight_is_leaf {
+                if let OpFacts::MulMat(product) = facts
+                    && large
+                    && product.weight_is_leaf
+                {
                     let foreign = reason == Reason::WeightNotInHostMemory;
                     let weight = tensor.source(0).filter(|_| foreign);
                     let buffer = weight.and_then(|w| plugin.host.buffer_name(w));

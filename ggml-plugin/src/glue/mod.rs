@@ -1,15 +1,22 @@
 //! The C border: tables of words built at run time, and thin functions behind them. Nothing
 //! unwinds across it, and nothing here decides anything.
 
+mod attention;
 mod backend;
+mod bias;
 mod buffer;
 mod calibrate;
 mod compute;
+mod copy;
 mod device;
 mod entry;
+mod experts;
+mod exports;
 mod facts;
+mod fuse;
 mod operands;
 mod plugin;
+mod product;
 mod record;
 mod reg;
 

@@ -10,9 +10,10 @@ use crate::exec::activation::Activation;
 use crate::exec::mul_mat::Operands;
 use crate::exec::weight::{Decode, Weight};
 use crate::exec::{Redo, WeightKey, identity};
-use crate::route::{Dtype, Route};
+use crate::route::{Dtype, Numerics, Route};
 
-/// One set of operands a slice. The route has established types, shapes and strides.
+/// One set of operands a slice. The route has established types, shapes and strides. The result goes to
+/// `elsewhere`, if that is given, and not to the node's memory.
 ///
 /// # Errors
 /// Why the CPU has to do the op.
@@ -21,19 +22,15 @@ pub(super) fn of<'a>(
     node: &'a Tensor,
     name: &'a str,
     route: Route,
+    elsewhere: Option<&'a mut [f32]>,
 ) -> Result<Vec<Operands<'a>>, Redo> {
-    let Route::Fp16 { m, k, n, slices } = route else { return Err(Redo::NotRouted) };
+    let Route::Product { numerics, m, k, n, slices } = route else { return Err(Redo::NotRouted) };
     let plugin = instance.plugin;
     let (weight, activation) = node.source(0).zip(node.source(1)).ok_or(Redo::NotRouted)?;
     let dtype = Dtype(weight.dtype);
     let format = plugin.host.format(dtype).ok_or(Redo::NotRouted)?;
     let row_bytes = format.block.row_bytes(k).ok_or(Redo::NotRouted)?;
-    let decode = match (dtype, format.to_float) {
-        (Dtype::F16, _) => Decode::F16,
-        (Dtype::F32, _) => Decode::F32,
-        (_, Some(f)) => Decode::Host(f),
-        (_, None) => return Err(Redo::NotRouted),
-    };
+    let decode = Decode::of(dtype, format.to_float).ok_or(Redo::NotRouted)?;
     let wide = |x: i64| x as usize;
     let (w2, w3) = (wide(weight.ne[2]), wide(weight.ne[3]));
     let (a1, a2, a3) = (wide(activation.ne[1]), wide(activation.ne[2]), wide(activation.ne[3]));
@@ -47,19 +44,22 @@ pub(super) fn of<'a>(
     };
     let bytes = row_bytes * n * w2 * w3;
     let out = range(node, m * n * slices * 4);
-    for other in [range(weight, bytes), range(activation, extent * 4)] {
-        if out.0 < other.1 && other.0 < out.1 {
-            return Err(Redo::Overlap);
-        }
+    let overlaps = |other: (usize, usize)| out.0 < other.1 && other.0 < out.1;
+    let operands = [range(weight, bytes), range(activation, extent * 4)];
+    if elsewhere.is_none() && operands.into_iter().any(overlaps) {
+        return Err(Redo::Overlap);
     }
     // SAFETY: the weight is contiguous and of that many bytes, the activation reaches as far as
-    // its strides say, the result is contiguous; all lie in host memory that the host lets nobody
+    // its strides say, a result in its place is contiguous; all lie in host memory that the host lets nobody
     // touch while it waits for this graph, and the result overlaps neither operand.
     let (data, values, result) = unsafe {
         (
             weight.elements::<u8>(bytes).ok_or(Redo::NoData)?,
             activation.elements::<f32>(extent).ok_or(Redo::NoData)?,
-            node.elements_mut::<f32>(m * n * slices).ok_or(Redo::NoData)?,
+            match elsewhere {
+                Some(out) => out.get_mut(..m * n * slices).ok_or(Redo::NoData)?,
+                None => node.elements_mut::<f32>(m * n * slices).ok_or(Redo::NoData)?,
+            },
         )
     };
     let each = row_bytes * n;
@@ -85,7 +85,8 @@ pub(super) fn of<'a>(
                 name,
                 weight: weight_rows.ok_or(Redo::NoData)?,
                 dtype,
-                key: key(plugin, weight, data, [n, k]),
+                numerics,
+                key: key(plugin, weight, data, [n, k], numerics),
                 owner: instance.id,
                 activation: Activation::new(part, k, rows, strides).ok_or(Redo::NoData)?,
                 out: parts.next().ok_or(Redo::NotRouted)?,
@@ -94,23 +95,36 @@ pub(super) fn of<'a>(
         .collect()
 }
 
-/// The identity of a weight, if it has a lasting one.
-fn key(plugin: &Plugin, weight: &Tensor, data: &[u8], shape: [usize; 2]) -> Option<WeightKey> {
-    // The scheduler's copies are named `backend#tensor#n` (ggml-abi 6, pass 5).
+/// Whether a weight stays where it is: it lies in a buffer of weights, and is no copy of the
+/// scheduler's, which are named `backend#tensor#n` (ggml-abi 6, pass 5).
+pub(super) fn stays(plugin: &Plugin, weight: &Tensor) -> bool {
     if weight.buffer.is_null() || weight.name().contains('#') {
+        return false;
+    }
+    // SAFETY: a live buffer of the host.
+    unsafe { (plugin.host.f.buffer_get_usage)(weight.buffer) == USAGE_WEIGHTS }
+}
+
+/// The identity of a weight, if it has a lasting one.
+pub(super) fn key(
+    plugin: &Plugin,
+    weight: &Tensor,
+    data: &[u8],
+    shape: [usize; 2],
+    numerics: Numerics,
+) -> Option<WeightKey> {
+    if !stays(plugin, weight) {
         return None;
     }
-    let f = &plugin.host.f;
     // SAFETY: a live buffer of the host.
-    let (usage, base) = unsafe {
-        ((f.buffer_get_usage)(weight.buffer), (f.buffer_get_base)(weight.buffer) as usize)
-    };
-    (usage == USAGE_WEIGHTS).then(|| WeightKey {
+    let base = unsafe { (plugin.host.f.buffer_get_base)(weight.buffer) as usize };
+    Some(WeightKey {
         buffer: weight.buffer as usize,
         base,
         offset: (data.as_ptr() as usize).wrapping_sub(base),
         dtype: Dtype(weight.dtype),
         shape,
         hash: identity::hash(data),
+        numerics,
     })
 }

@@ -5,14 +5,19 @@ use super::{device, reg};
 use crate::abi::host::Host;
 use crate::board::{self, Absent, Found};
 use crate::exec::crossover::{Class, Store, Thresholds};
+use crate::exec::experts::ledger::{Budgets, Charge, Ledger, StackId};
+use crate::exec::image::Image;
+use crate::exec::residency::WINDOW_BYTES;
 use crate::exec::verify::{Mode, Verify};
-use crate::exec::{Engine, Meter, engine};
-use crate::knobs::{self, Calibrate, Knobs, MIN_M_FLOOR};
+use crate::exec::{Engine, Holdings, Meter, engine};
+use crate::knobs::{self, Budget, Calibrate, Knobs, MIN_M_FLOOR};
+use crate::live::Live;
 use crate::log::{self, Level, line};
-use crate::route::Policy;
+use crate::route::{Policy, Wanted};
 use crate::stats::{Stats, Subject};
 use crate::watch::Watch;
 use std::ffi::CString;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -54,7 +59,7 @@ pub(super) struct Unit {
 /// Strings and the NULL-terminated array of pointers to them, in the host's form.
 #[derive(Debug)]
 pub(super) struct Features {
-    _text: Vec<(CString, CString)>,
+    text: Vec<(CString, CString)>,
     words: Vec<usize>,
 }
 
@@ -65,7 +70,12 @@ impl Features {
         // The strings live on the heap: moving the vector does not move them.
         let pointers = text.iter().flat_map(|(k, v)| [k.as_ptr() as usize, v.as_ptr() as usize]);
         let words = pointers.chain([0, 0]).collect();
-        Features { _text: text, words }
+        Features { text, words }
+    }
+
+    fn get(&self, name: &str) -> Option<String> {
+        let found = self.text.iter().find(|(k, _)| k.to_bytes() == name.as_bytes());
+        found.map(|(_, v)| v.to_string_lossy().into_owned())
     }
 
     pub(super) fn as_ptr(&self) -> *const usize {
@@ -87,6 +97,9 @@ pub(super) struct Plugin {
     pub(super) unit: Option<Unit>,
     pub(super) stats: Stats,
     pub(super) verify: Verify,
+    pub(super) image: Image,
+    /// Which stacks of experts may become resident.
+    pub(super) ledger: Ledger,
     /// For host work besides the NPU's workers.
     pub(super) threads: usize,
     pub(super) watch: Watch,
@@ -99,6 +112,8 @@ pub(super) struct Plugin {
     pid: OnceLock<u32>,
     /// Backend instances made so far.
     instances: AtomicU64,
+    /// Those that are not freed.
+    open: AtomicU64,
     records: OnceLock<Records>,
 }
 
@@ -151,7 +166,8 @@ impl Plugin {
         pid: OnceLock<u32>,
         crossovers: Store,
     ) -> &'static Plugin {
-        let stats = Stats::new(knobs.report.is_some());
+        let live = Live::new(&knobs.counters, about(&host, unit.as_ref()));
+        let stats = Stats::new(knobs.report.is_some(), live);
         let real = unit.as_ref().is_some_and(|u| !u.simulated);
         let verify = match knobs.verify {
             knobs::Verify::On => Mode::First,
@@ -185,6 +201,8 @@ impl Plugin {
             unit,
             stats,
             verify: Verify::new(verify),
+            image: Image::default(),
+            ledger: Ledger::default(),
             threads,
             watch: Watch::default(),
             crossovers,
@@ -192,6 +210,7 @@ impl Plugin {
             wanted,
             pid,
             instances: AtomicU64::new(0),
+            open: AtomicU64::new(0),
             records: OnceLock::new(),
         }));
         let reg = reg::record(plugin);
@@ -210,9 +229,25 @@ impl Plugin {
         *self.pid.get_or_init(std::process::id) == std::process::id()
     }
 
+    /// What the engine holds now.
+    pub(super) fn holdings(&self) -> Holdings {
+        let engine = self.unit.as_ref().and_then(|u| u.runner.engine());
+        engine.map(|e| e.holdings()).unwrap_or_default()
+    }
+
     /// A number for one more instance.
     pub(super) fn enter(&self) -> u64 {
+        self.stats.live.begin();
+        self.publish(true);
+        self.open.fetch_add(1, Ordering::Relaxed);
         self.instances.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Shows tools what was counted so far; `now` at the end of a context, else within a hundredth
+    /// of the time.
+    pub(super) fn publish(&self, now: bool) {
+        let engine = self.unit.as_ref().and_then(|u| u.runner.engine());
+        self.stats.live.publish(now, engine);
     }
 
     /// An instance is freed: the weights that no other one used leave the NPU.
@@ -220,6 +255,26 @@ impl Plugin {
         if let Some(engine) = self.unit.as_ref().and_then(|u| u.runner.engine()) {
             engine.release(instance);
         }
+        if self.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.ledger.clear();
+        }
+    }
+
+    /// Whether a stack of experts that is to stay may; the answer stays as long as a context lives.
+    pub(super) fn reserve(&self, id: StackId, charge: Charge) -> bool {
+        let window = self.knobs.n_threads as u64 * WINDOW_BYTES;
+        let ram = || match self.knobs.moe_cache {
+            Budget::Unlimited => None,
+            Budget::Bytes(bytes) => Some(bytes),
+            // Flat: what is left out is for the host and for dense weights (ggml-plugin-behaviour 8.5).
+            Budget::Auto => rocket_runtime::board::memory(Path::new("/"))
+                .map(|m| m.available.saturating_sub(6 << 30)),
+        };
+        let fits = self.ledger.reserve(id, charge, || Budgets { ram: ram(), window });
+        if let Some(engine) = self.unit.as_ref().and_then(|u| u.runner.engine()) {
+            engine.promise(self.ledger.window_bytes());
+        }
+        fits
     }
 
     /// True once for each class that is to be measured.
@@ -244,7 +299,21 @@ impl Plugin {
             engine,
             min_m: rows(knobs.min_m, Class::Float),
             min_m_quant: rows(knobs.min_m_quant, Class::Quantized),
+            attention: knobs.attention,
+            experts: knobs.experts,
+            wanted: knobs.wanted,
         }
+    }
+
+    /// The policy of products that run: what was accepted before the NPU was given up is still
+    /// told apart, and it is decided in which numbers quantized weights are kept. Neither changes
+    /// what is accepted.
+    pub(super) fn running_policy(&self) -> Policy {
+        let engine = self.unit.as_ref().and_then(|u| u.runner.engine());
+        let room = || engine.and_then(|e| e.room());
+        let policy = self.policy();
+        let native = self.image.native(self.knobs.quant_int8, room);
+        Policy { engine: true, wanted: Wanted { native, ..policy.wanted }, ..policy }
     }
 
     pub(super) fn subject(&self) -> Subject {
@@ -274,6 +343,29 @@ fn open(knobs: &Knobs) -> Result<Unit, Absent> {
     }
     let found = board::find(&knobs.device)?;
     Ok(Unit::new(&found, Runner::Engine(engine::open(&found, knobs))))
+}
+
+/// What tools are told of this process besides its counters.
+fn about(host: &Host, unit: Option<&Unit>) -> Vec<(&'static str, String)> {
+    let words = knobs::command_line();
+    let program = words.first().map(|w| std::path::Path::new(w).file_name().unwrap_or_default());
+    let text = |t: &std::ffi::OsStr| t.to_string_lossy().into_owned();
+    let mut facts = vec![
+        ("plugin", env!("CARGO_PKG_VERSION").to_owned()),
+        ("host", host.version.clone()),
+        ("interface", host.generation.name.to_owned()),
+        ("program", program.map(text).unwrap_or_default()),
+        ("models", knobs::models(&words).join(", ")),
+    ];
+    if let Some(unit) = unit {
+        let simulated = if unit.simulated { "1" } else { "0" };
+        facts.push(("device", unit.description.to_string_lossy().into_owned()));
+        facts.push(("driver", unit.features.get("DRIVER").unwrap_or_default()));
+        facts.push(("simulated", simulated.to_owned()));
+    }
+    // What is not known is not stated.
+    facts.retain(|(_, value)| !value.is_empty());
+    facts
 }
 
 /// Part, driver and CPU: what a crossover depends on and does not change from day to day.

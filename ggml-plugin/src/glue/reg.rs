@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::plugin::Plugin;
-use super::{backend, guard, record};
+use super::{backend, exports, guard, record};
 use crate::abi::slot::reg as slot;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -60,7 +60,7 @@ extern "C" fn get_proc_address(reg: *const usize, name: *const c_char) -> *const
         match unsafe { CStr::from_ptr(name) }.to_bytes() {
             b"ggml_backend_set_n_threads" => backend::set_n_threads as *const c_void,
             b"ggml_backend_get_features" => get_features as *const c_void,
-            _ => ptr::null(),
+            name => plugin(reg).map_or(ptr::null(), |p| exports::find(p, name)),
         }
     })
 }

@@ -178,7 +178,12 @@ fn plugin(unit: Option<Unit>) -> &'static Plugin {
 
 fn opened_by(pid: u32, unit: Option<Unit>) -> &'static Plugin {
     let host = Host::for_tests(&Fake, current());
-    Plugin::with_unit(host, Knobs::read(|_| None), unit, OnceLock::from(pid))
+    Plugin::with_unit(host, quiet(), unit, OnceLock::from(pid))
+}
+
+/// Defaults, without a file of counters in the machine's own folders.
+fn quiet() -> Knobs {
+    Knobs { counters: knobs::Counters::Off, ..Knobs::read(|_| None) }
 }
 
 fn with_engine(e: TestEngine) -> &'static Plugin {
@@ -191,7 +196,7 @@ fn on_host_of(generation: Generation) -> &'static Plugin {
     let marks_compute = generation.props_bytes != 40;
     let host = Host { generation, marks_compute, ..Host::for_tests(&Fake, current()) };
     let unit = Unit::test(Runner::Engine(Arc::new(TestEngine::Reference)), c"TEST NPU");
-    Plugin::with_unit(host, Knobs::read(|_| None), Some(unit), OnceLock::from(std::process::id()))
+    Plugin::with_unit(host, quiet(), Some(unit), OnceLock::from(std::process::id()))
 }
 
 /// The function in word `slot` of a record, of the type the caller names.
@@ -210,6 +215,11 @@ macro_rules! slot {
         f(record, $($arg),*)
     }};
 }
+
+// After the macro that they use.
+mod attention;
+mod counters;
+mod together;
 
 /// A product with its operands.
 struct Product {
@@ -540,7 +550,7 @@ fn the_crossover_is_measured_once_and_used_by_the_next_process() {
     use crate::exec::crossover::{Class, Store, Thresholds};
     let home = tempfile::tempdir().unwrap();
     let start = || {
-        let knobs = Knobs { calibrate: knobs::Calibrate::On, ..Knobs::read(|_| None) };
+        let knobs = Knobs { calibrate: knobs::Calibrate::On, ..quiet() };
         let engine = Runner::Engine(Arc::new(TestEngine::Reference));
         let mut unit = Unit::test(engine, c"TEST NPU");
         unit.machine = "a board".to_owned();
@@ -591,7 +601,7 @@ fn a_crossover_is_measured_within_the_first_batch() {
     p.node.ne = [n as i64, rows as i64, batches as i64, 1];
     p.node.nb = [4, 4 * n, 4 * n * rows, 4 * n * rows * batches];
     p.node.data = p.out.as_mut_ptr().cast();
-    let knobs = Knobs { calibrate: knobs::Calibrate::On, ..Knobs::read(|_| None) };
+    let knobs = Knobs { calibrate: knobs::Calibrate::On, ..quiet() };
     let unit = Unit::test(Runner::Engine(Arc::new(TestEngine::Reference)), c"TEST NPU");
     let host = Host::for_tests(&Fake, current());
     let store = Store::of(|_| None, String::new());

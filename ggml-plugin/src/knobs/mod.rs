@@ -19,8 +19,10 @@ mod tests;
 pub mod value;
 
 pub use entries::{KNOBS, MIN_M_FLOOR};
+pub(crate) use profile::{command_line, models};
 pub use table::{Group, Kind, Knob, PREFIX, Status};
 
+use crate::route::{AttentionPolicy, ExpertsMode, ExpertsPolicy, Wanted};
 use entries as e;
 use file::Place;
 use resolve::{Given, Origin, Values};
@@ -99,6 +101,28 @@ pub enum Calibrate {
     Force,
 }
 
+/// `ROCKET_COUNTERS`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Counters {
+    /// None.
+    Off,
+    /// Where tools look for them.
+    On,
+    /// In this folder.
+    In(PathBuf),
+}
+
+/// `ROCKET_PACKED_DIR`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Packed {
+    /// Nothing is kept.
+    Off,
+    /// In the user's cache.
+    On,
+    /// In this folder.
+    In(PathBuf),
+}
+
 /// `ROCKET_LOG_LEVEL`: the least important lines that are written. Ascending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
@@ -123,6 +147,18 @@ pub struct Knobs {
     pub min_m_quant: usize,
     /// Whether the user gave a threshold: then no measured one takes its place.
     pub min_m_given: bool,
+    /// `ROCKET_FLASH_ATTN` and its thresholds.
+    pub attention: AttentionPolicy,
+    /// `ROCKET_MOE` and its thresholds.
+    pub experts: ExpertsPolicy,
+    /// `ROCKET_MOE_CACHE_MB`.
+    pub moe_cache: Budget,
+    /// `ROCKET_MOE_WAIT`.
+    pub moe_wait: bool,
+    /// `ROCKET_PACKED_DIR`.
+    pub packed: Packed,
+    /// `ROCKET_PACKED_MB`: `None` for half of what is free.
+    pub packed_bytes: Option<u64>,
     /// `ROCKET_N_THREADS`, 1..8.
     pub n_threads: usize,
     /// `ROCKET_CACHE_MB`.
@@ -136,6 +172,13 @@ pub struct Knobs {
     pub f16_resident: Residency,
     /// `ROCKET_NO_PREPACK`: nothing is resident, whatever the others say.
     pub no_prepack: bool,
+    /// Not `ROCKET_NO_FUSE`: products of one activation run together.
+    pub fuse: bool,
+    /// `ROCKET_BF16`, `ROCKET_INT8`, `ROCKET_INT4` and what belongs to them; `native` is not decided
+    /// here.
+    pub wanted: Wanted,
+    /// `ROCKET_QUANT_INT8`; `None` where it depends on what fits.
+    pub quant_int8: Option<bool>,
     /// `ROCKET_DEQUANT_THREADS`; `None` for as many as there are big cores.
     pub dequant_threads: Option<usize>,
     /// `ROCKET_CPU_AFFINITY`.
@@ -148,6 +191,8 @@ pub struct Knobs {
     pub abi_adapt: bool,
     /// `ROCKET_STATS`.
     pub stats: bool,
+    /// `ROCKET_COUNTERS`.
+    pub counters: Counters,
     /// `ROCKET_REPORT`.
     pub report: Option<PathBuf>,
     /// `ROCKET_LOG_STDERR`.
@@ -240,12 +285,59 @@ impl Knobs {
             min_m,
             min_m_quant,
             min_m_given,
+            attention: AttentionPolicy {
+                on: v.flag(&e::FLASH_ATTN),
+                min_kv: v.int(&e::FLASH_ATTN_MIN_KV) as usize,
+                min_tokens: v.int(&e::FLASH_ATTN_MIN_T) as usize,
+                unmasked: v.flag(&e::FLASH_ATTN_UNMASKED),
+            },
+            experts: ExpertsPolicy {
+                mode: match v.word(&e::MOE) {
+                    "0" => ExpertsMode::Off,
+                    "1" => ExpertsMode::Forced,
+                    _ => ExpertsMode::Auto,
+                },
+                native: v.flag(&e::MOE_NATIVE),
+                min_tokens: v.int(&e::MOE_MIN_TOKENS) as usize,
+                min_rows: v.int(&e::MOE_M_BUCKET) as usize,
+                min_work: v.int(&e::MOE_MIN_WORK) * 1_000_000,
+                group: v.int_or_none(&e::MOE_GROUP).map(|g| g as usize),
+            },
+            moe_cache: match v.int_or_none(&e::MOE_CACHE_MB) {
+                None => Budget::Auto,
+                Some(0) => Budget::Unlimited,
+                Some(mb) => Budget::Bytes(mb << 20),
+            },
+            moe_wait: v.flag(&e::MOE_WAIT),
+            packed: match v.get(&e::PACKED_DIR) {
+                Some(Value::Path(path)) => Packed::In(path.clone()),
+                Some(Value::Flag(false)) => Packed::Off,
+                _ => Packed::On,
+            },
+            packed_bytes: match v.int_or_none(&e::PACKED_MB) {
+                Some(0) => Some(u64::MAX),
+                mb => mb.map(|mb| mb << 20),
+            },
             n_threads: v.int(&e::N_THREADS) as usize,
             cache,
             reserve: v.int_or_none(&e::QUANT_RESIDENT_RESERVE_MB).map(|mb| mb << 20),
             quant_resident: residency(&e::QUANT_RESIDENT),
             f16_resident: residency(&e::F16_RESIDENT),
             no_prepack: v.flag(&e::NO_PREPACK),
+            fuse: !v.flag(&e::NO_FUSE),
+            wanted: Wanted {
+                bf16: v.flag(&e::BF16),
+                int8: v.flag(&e::INT8).then(|| v.flag(&e::INT8_HADAMARD)),
+                int4: v
+                    .flag(&e::INT4)
+                    .then(|| (v.int(&e::INT4_GROUP) as usize, v.flag(&e::INT4_HADAMARD))),
+                native: false,
+            },
+            quant_int8: match v.word(&e::QUANT_INT8) {
+                "0" => Some(false),
+                "1" => Some(true),
+                _ => None,
+            },
             dequant_threads: v.int_or_none(&e::DEQUANT_THREADS).map(|n| n as usize),
             affinity: match v.get(&e::CPU_AFFINITY) {
                 Some(Value::Cores(cores)) => Affinity::Cores(cores.clone()),
@@ -265,6 +357,11 @@ impl Knobs {
             },
             abi_adapt: v.word(&e::ABI) == "adapt",
             stats: v.flag(&e::STATS),
+            counters: match v.get(&e::COUNTERS) {
+                Some(Value::Path(path)) => Counters::In(path.clone()),
+                Some(Value::Flag(false)) => Counters::Off,
+                _ => Counters::On,
+            },
             report: match v.get(&e::REPORT) {
                 Some(Value::Path(path)) => Some(path.clone()),
                 _ => None,

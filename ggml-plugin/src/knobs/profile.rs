@@ -23,7 +23,7 @@ pub(super) fn named(variables: &[(OsString, OsString)]) -> Option<String> {
 }
 
 /// The words this process was started with.
-pub(super) fn command_line() -> Vec<OsString> {
+pub(crate) fn command_line() -> Vec<OsString> {
     let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words = bytes.split(|&b| b == 0).filter(|w| !w.is_empty());
     words.map(|w| OsStr::from_bytes(w).to_owned()).collect()
@@ -31,7 +31,7 @@ pub(super) fn command_line() -> Vec<OsString> {
 
 /// File names of the models that a command line names: what ends as a model's file does, and what
 /// follows the options that take one. Some hosts take several with commas between.
-pub(super) fn models(words: &[OsString]) -> Vec<String> {
+pub(crate) fn models(words: &[OsString]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let mut is_model = false;
     for word in words.iter().skip(1) {

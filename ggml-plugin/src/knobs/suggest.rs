@@ -10,6 +10,7 @@ const OTHER_TOOLS: &[&str] = &[
     "ROCKET_HOST_",
     "ROCKET_CACHE",
     "ROCKET_NO_SOURCE_HOST",
+    "ROCKET_MUTATE_MOST",
     "ROCKET_VECTORS",
 ];
 

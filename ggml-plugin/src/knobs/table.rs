@@ -123,6 +123,8 @@ pub enum Kind {
     Cores,
     /// A file.
     Path,
+    /// 0, 1, or a folder.
+    Folder,
     /// Any text.
     Name,
 }
@@ -145,6 +147,7 @@ impl Kind {
             Kind::Residency => format!("auto, 0, 1 or 2..{MAX_MB}"),
             Kind::Cores => format!("auto, off or CPUs of 0..{MAX_CPU} such as 4-7"),
             Kind::Path => "a path".to_owned(),
+            Kind::Folder => "0, 1 or a folder".to_owned(),
             Kind::Name => "a name".to_owned(),
         }
     }

@@ -11,13 +11,13 @@ pub enum Value {
     Int(u64),
     /// Always in range.
     Real(f64),
-    /// Of the kinds `Flag` and `Presence`.
+    /// Of the kinds `Flag`, `Presence` and `Folder`.
     Flag(bool),
     /// As the table spells it.
     Word(&'static str),
     /// Ascending, each once, none empty.
     Cores(Vec<usize>),
-    /// Not empty.
+    /// Not empty; also of the kind `Folder`.
     Path(PathBuf),
     /// Not empty.
     Name(String),
@@ -62,6 +62,7 @@ pub fn parse(knob: &Knob, given: &OsStr) -> Result<Option<Value>, Bad> {
         Kind::Cores => cores(text).ok_or(Bad::Malformed),
         Kind::Name => Ok(Value::Name(text.to_owned())),
         Kind::Path => Ok(Value::Path(PathBuf::from(given))),
+        Kind::Folder => Ok(flag(text).map_or(Value::Path(PathBuf::from(given)), Value::Flag)),
         Kind::Presence => Ok(Value::Flag(true)),
     }
     .map(Some)

@@ -1,6 +1,5 @@
 //! What the rules need to know of an op.
 
-use super::OpKind;
 use serde::Serialize;
 
 /// A type number (ggml-abi 2.9: bound to the file format, safe to compile in).
@@ -65,6 +64,8 @@ impl Dtype {
     pub const F32: Dtype = Dtype(0);
     /// 16-bit float.
     pub const F16: Dtype = Dtype(1);
+    /// 32-bit integer.
+    pub const I32: Dtype = Dtype(26);
     /// bfloat16.
     pub const BF16: Dtype = Dtype(30);
 
@@ -152,11 +153,71 @@ impl TensorFacts {
     }
 }
 
-/// One op.
+/// One op, as far as the rules look at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpFacts {
-    /// What it is.
-    pub kind: OpKind,
+pub enum OpFacts {
+    /// A leaf or a view.
+    Nothing,
+    /// MUL_MAT.
+    MulMat(ProductFacts),
+    /// MUL_MAT_ID.
+    MulMatId(ExpertsFacts),
+    /// FLASH_ATTN_EXT.
+    FlashAttn(AttentionFacts),
+    /// ADD whose first source is a MUL_MAT.
+    Bias(BiasFacts),
+    /// CPY whose first source is a MUL_MAT or such an ADD.
+    Copy(CopyFacts),
+    /// Any other.
+    Other,
+}
+
+/// ADD of a row to each row of a product.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BiasFacts {
+    /// The product.
+    pub product: ProductFacts,
+    /// Source 1.
+    pub bias: TensorFacts,
+    /// The CPU can read the bias; `None` before it has a buffer.
+    pub bias_in_host_memory: Option<bool>,
+    /// The result.
+    pub result: TensorFacts,
+}
+
+/// CPY of a product, with its bias or without one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyFacts {
+    /// What is copied.
+    pub of: Copied,
+    /// The result: where the copy goes, in the type that it gets.
+    pub result: TensorFacts,
+    /// The CPU can write there; `None` before it has a buffer.
+    pub result_in_host_memory: Option<bool>,
+}
+
+/// What a [`CopyFacts`] copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Copied {
+    /// MUL_MAT.
+    Product(ProductFacts),
+    /// ADD of a bias.
+    Sum(BiasFacts),
+}
+
+impl Copied {
+    /// The result of it.
+    pub fn result(&self) -> &TensorFacts {
+        match self {
+            Copied::Product(p) => &p.result,
+            Copied::Sum(b) => &b.result,
+        }
+    }
+}
+
+/// MUL_MAT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProductFacts {
     /// Source 0.
     pub weight: TensorFacts,
     /// The weight is a leaf (op NONE), not something computed.
@@ -169,4 +230,74 @@ pub struct OpFacts {
     pub result: TensorFacts,
     /// Op parameters (ggml-abi 2.6).
     pub op_params: [i32; 16],
+}
+
+/// MUL_MAT_ID: a product of each row with the weights of the experts chosen for its token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpertsFacts {
+    /// The product without the choice: weight `K x N x experts`, activation `K x (1 or used) x
+    /// tokens`, result `N x used x tokens`.
+    pub product: ProductFacts,
+    /// Source 2: the experts of each token, `used x tokens`.
+    pub ids: TensorFacts,
+}
+
+/// FLASH_ATTN_EXT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttentionFacts {
+    /// Source 0: `head size x tokens x heads x batches`.
+    pub q: TensorFacts,
+    /// Source 1: `head size x n_kv x KV heads x batches`.
+    pub k: TensorFacts,
+    /// Source 2: `V head size x n_kv x KV heads x batches`.
+    pub v: TensorFacts,
+    /// Source 3, which may be absent: `n_kv x tokens (or more) x heads or 1 x batches or 1`.
+    pub mask: Option<TensorFacts>,
+    /// Source 4, which may be absent: one number a head.
+    pub sinks: Option<TensorFacts>,
+    /// The result: `V head size x heads x tokens x batches`.
+    pub result: TensorFacts,
+    /// It has a source beside these.
+    pub more_sources: bool,
+    /// The CPU can read every source that has a buffer.
+    pub in_host_memory: bool,
+    /// Op parameters (ggml-abi 2.6).
+    pub op_params: [i32; 16],
+}
+
+/// What tells ops of one kind from others in counts and reports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label {
+    /// Name of the op, as ggml writes it.
+    pub op: &'static str,
+    /// Type of the weight, or of K and V.
+    pub dtype: Dtype,
+    /// Inner dimension and columns of the weight; head size and n_kv.
+    pub shape: [i64; 2],
+}
+
+impl OpFacts {
+    /// The label; `None` for what nobody expects on an NPU.
+    pub fn label(&self) -> Option<Label> {
+        let of = |op, t: &TensorFacts| Label { op, dtype: t.dtype, shape: [t.ne[0], t.ne[1]] };
+        match self {
+            OpFacts::Nothing | OpFacts::Bias(_) | OpFacts::Copy(_) | OpFacts::Other => None,
+            OpFacts::MulMat(p) => Some(of("MUL_MAT", &p.weight)),
+            OpFacts::MulMatId(e) => Some(of("MUL_MAT_ID", &e.product.weight)),
+            OpFacts::FlashAttn(a) => Some(of("FLASH_ATTN_EXT", &a.k)),
+        }
+    }
+
+    /// Rows of activation: a few of them are decode.
+    pub fn rows(&self) -> i64 {
+        let count = |ne: &[i64]| ne.iter().fold(1i64, |p, &n| p.saturating_mul(n));
+        match self {
+            OpFacts::Nothing | OpFacts::Other => 0,
+            OpFacts::Bias(b) => count(&b.result.ne[1..]),
+            OpFacts::Copy(c) => count(&c.of.result().ne[1..]),
+            OpFacts::MulMat(p) => count(&p.activation.ne[1..]),
+            OpFacts::MulMatId(e) => e.ids.ne[1],
+            OpFacts::FlashAttn(a) => a.q.ne[1],
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! MUL_MAT: weight `N x K` (K contiguous), activation `M x K` F32, result `M x N` F32, each
 //! perhaps batched over two more dimensions (ggml-plugin-behaviour 2 and 3).
 
-use super::{Dtype, OpFacts, Policy, Reason, Route};
+use super::numerics::{RANK_F16, RANK_Q4, RANK_Q8, UNDECLARED};
+use super::{Dtype, Policy, ProductFacts, Reason, Route};
 
 /// Below this the products of a row cost less than moving it.
 pub(super) const MIN_K: usize = 64;
@@ -11,29 +12,9 @@ pub(super) const MIN_N: usize = 64;
 /// tail; the bound also keeps all later arithmetic far from overflow.
 pub(super) const MAX_ELEMENTS: usize = 1 << 30;
 
-/// Precision ranks (ggml-abi 2.6): a rank is the coarsest representation the model allows.
-const UNDECLARED: i32 = 0;
-const RANK_F16: i32 = 20;
-const RANK_Q8: i32 = 30;
-const RANK_Q4: i32 = 40;
-
-pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
+pub(super) fn decide(op: &ProductFacts, policy: &Policy) -> Result<Route, Reason> {
     let (w, a, r) = (&op.weight, &op.activation, &op.result);
-    if !op.weight_is_leaf {
-        return Err(Reason::WeightNotLeaf);
-    }
-    if op.weight_in_host_memory == Some(false) {
-        return Err(Reason::WeightNotInHostMemory);
-    }
-    if !w.dtype.is_known() || w.block.is_none() {
-        return Err(Reason::WeightType);
-    }
-    if a.dtype != Dtype::F32 {
-        return Err(Reason::ActivationType);
-    }
-    if r.dtype != Dtype::F32 {
-        return Err(Reason::ResultType);
-    }
+    operands(op)?;
     let dims = w.ne.iter().chain(&a.ne).chain(&r.ne);
     if dims.into_iter().any(|&n| n < 1) {
         return Err(Reason::Empty);
@@ -82,11 +63,33 @@ pub(super) fn decide(op: &OpFacts, policy: &Policy) -> Result<Route, Reason> {
     if m < policy.min_rows(w.dtype) {
         return Err(Reason::TooFewRows);
     }
-    Ok(Route::Fp16 { m, k, n, slices })
+    let numerics = policy.wanted.choose(w.dtype, k, op.op_params[3]);
+    Ok(Route::Product { numerics, m, k, n, slices })
+}
+
+/// A stored weight that this process reads, beside F32.
+pub(super) fn operands(op: &ProductFacts) -> Result<(), Reason> {
+    let w = &op.weight;
+    if !op.weight_is_leaf {
+        return Err(Reason::WeightNotLeaf);
+    }
+    if op.weight_in_host_memory == Some(false) {
+        return Err(Reason::WeightNotInHostMemory);
+    }
+    if !w.dtype.is_known() || w.block.is_none() {
+        return Err(Reason::WeightType);
+    }
+    if op.activation.dtype != Dtype::F32 {
+        return Err(Reason::ActivationType);
+    }
+    if op.result.dtype != Dtype::F32 {
+        return Err(Reason::ResultType);
+    }
+    Ok(())
 }
 
 /// A closed list: what is not known to be satisfied is declined.
-fn precision(params: &[i32; 16]) -> Result<(), Reason> {
+pub(super) fn precision(params: &[i32; 16]) -> Result<(), Reason> {
     let f16_is_enough = |rank| matches!(rank, UNDECLARED | RANK_F16 | RANK_Q8 | RANK_Q4);
     for (i, &value) in params.iter().enumerate() {
         match i {

@@ -41,7 +41,7 @@ reasons! {
     Empty "empty"
         "a dimension is empty.";
     ShapeMismatch "shape_mismatch"
-        "the shapes of weight, activation and result do not belong together.";
+        "the shapes of the operands and the result do not belong together.";
     WeightNotLeaf "weight_not_leaf"
         "the left operand is computed, not a stored weight.";
     WeightNotInHostMemory "weight_not_in_host_memory"
@@ -53,7 +53,7 @@ reasons! {
     ResultType "result_type"
         "the result is not F32.";
     NotContiguous "not_contiguous"
-        "the weight or the result has gaps, or the activation has gaps inside its rows.";
+        "the weight or the result has gaps, or another operand has gaps inside its rows.";
     AccumulatorPrecision "accumulator_precision"
         "the model asks for an accumulator finer than F16.";
     ActivationPrecision "activation_precision"
@@ -62,6 +62,44 @@ reasons! {
         "the operation carries a hint that changes its meaning.";
     UnknownParameter "unknown_parameter"
         "the operation carries a parameter this version does not know.";
+    AttentionOff "attention_off"
+        "attention on the NPU is off (ROCKET_FLASH_ATTN).";
+    AttentionShortContext "attention_short_context"
+        "fewer positions than ROCKET_FLASH_ATTN_MIN_KV: the CPU is as fast.";
+    AttentionFewTokens "attention_few_tokens"
+        "fewer tokens than ROCKET_FLASH_ATTN_MIN_T: the CPU is faster.";
+    AttentionUnmasked "attention_unmasked"
+        "attention without a mask is slower on the NPU at the sizes of encoders; ROCKET_FLASH_ATTN_UNMASKED=1 takes it.";
+    AttentionQueryType "attention_query_type"
+        "Q is not F32.";
+    AttentionCacheType "attention_cache_type"
+        "the type of K or V is newer than this plugin, or the host cannot decode it.";
+    AttentionMask "attention_mask"
+        "the mask is not F16, has gaps inside its rows, or does not hold one for each token.";
+    AttentionSinks "attention_sinks"
+        "the sinks are not one F32 number a head.";
+    AttentionNumbers "attention_numbers"
+        "scale, bias or cap is infinite, negative or not a number, or there is a bias without a mask.";
+    AttentionNotInHostMemory "attention_not_in_host_memory"
+        "an operand lies in memory only its owner understands.";
+    ExpertsOff "experts_off"
+        "experts on the NPU are off (ROCKET_MOE).";
+    ExpertsUnquantized "experts_unquantized"
+        "the stack of experts is not quantized, or ROCKET_MOE_NATIVE is off: decoding it for each micro-batch is slower than the CPU; ROCKET_MOE=1 takes it.";
+    ExpertsFewTokens "experts_few_tokens"
+        "fewer tokens than ROCKET_MOE_MIN_TOKENS: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+    ExpertsFewRows "experts_few_rows"
+        "fewer rows an expert than ROCKET_MOE_M_BUCKET: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+    ExpertsLittleWork "experts_little_work"
+        "an expert has less work than ROCKET_MOE_MIN_WORK: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+    ExpertsIds "experts_ids"
+        "the numbers of the experts are not I32 without gaps inside a token.";
+    ExpertsNotKept "experts_not_kept"
+        "the stack of experts is no weight that stays where it is, and packing it for each micro-batch is slower than the CPU.";
+    ExpertsNoRoom "experts_no_room"
+        "there is no room for the whole stack of experts (ROCKET_MOE_CACHE_MB): the CPU computes it.";
+    AttentionSource "attention_source"
+        "the operation has an operand that this version does not know.";
 }
 
 impl Serialize for Reason {

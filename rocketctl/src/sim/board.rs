@@ -56,6 +56,7 @@ pub fn status(arguments: &Named) -> anyhow::Result<ExitCode> {
 fn text(s: &Status) -> String {
     let c = &s.counters;
     let busy: u64 = c.modelled_ns.iter().sum();
+    let calls: Vec<_> = s.calls.iter().map(|(kind, n)| format!("{n} {kind}")).collect();
     let lines = [
         ("driver", s.driver.clone()),
         ("clock", format!("{} MHz", s.clock_hz / 1_000_000)),
@@ -83,6 +84,7 @@ fn text(s: &Status) -> String {
                 c.dma_write
             ),
         ),
+        ("calls", calls.join(", ")),
         ("cache sync", format!("{} bytes", c.cpu_sync)),
         ("fences", format!("{} signalled, {} waited for", c.fences, c.waits)),
         ("NPU time", format!("{:.3} ms (modelled)", busy as f64 / 1e6)),

@@ -1,10 +1,11 @@
 //! `sim explain`, `sim rules`, `sim fit`: what the simulator knows about programs.
 
+use crate::print;
 use anyhow::{Context, bail};
 use clap::Args;
 use rocket_sim::listing::{self, Listing};
 use rocket_sim::{Class, Rule, register_name, timing};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -136,12 +137,4 @@ fn in_full(rule: Rule) -> String {
 pub fn fit() -> anyhow::Result<ExitCode> {
     print(&timing::table(&timing::fit()))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// A reader that has seen enough ends the program in silence.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
-    }
 }

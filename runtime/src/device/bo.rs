@@ -19,7 +19,10 @@ pub struct Bo {
     file: Arc<File>,
     info: BoInfo,
     mapping: Mapping,
+    /// Bytes in use, from the start.
     len: usize,
+    capacity: usize,
+    tail: usize,
 }
 
 impl Bo {
@@ -29,8 +32,21 @@ impl Bo {
     /// [`Error::Memory`] when memory or the file's 4 GiB window is exhausted, [`Error::Driver`]
     /// otherwise.
     pub fn new(file: &Arc<File>, len: usize, what: &'static str) -> Result<Bo> {
+        Bo::with_tail(file, len, TAIL_BYTES, what)
+    }
+
+    /// As [`Bo::new`] without the tail, for what no feature DMA reads: programs and results. A
+    /// stock driver synchronises whole objects, so a tail is paid for at each access.
+    ///
+    /// # Errors
+    /// As [`Bo::new`].
+    pub fn exact(file: &Arc<File>, len: usize, what: &'static str) -> Result<Bo> {
+        Bo::with_tail(file, len, 0, what)
+    }
+
+    fn with_tail(file: &Arc<File>, len: usize, tail: usize, what: &'static str) -> Result<Bo> {
         file.check_process()?;
-        let asked = len as u64 + TAIL_BYTES as u64;
+        let asked = len as u64 + tail as u64;
         let memory = |why: &str| Error::Memory { asked, what, why: why.into() };
         let size = u32::try_from(asked).map_err(|_| memory("a buffer object is under 4 GiB"))?;
         let info = file.node().create_bo(size).map_err(|e| match e {
@@ -46,7 +62,7 @@ impl Bo {
         };
         match mapped {
             Ok(mapping) if mapping.len() >= len => {
-                Ok(Bo { file: file.clone(), info, mapping, len })
+                Ok(Bo { file: file.clone(), info, mapping, len, capacity: len, tail })
             }
             Ok(_) => {
                 let _ = file.node().close_bo(info.handle);
@@ -76,7 +92,23 @@ impl Bo {
         Arc::ptr_eq(&self.file, file)
     }
 
-    /// Bytes asked for, without the tail.
+    /// Bytes behind the contents.
+    pub fn tail(&self) -> usize {
+        self.tail
+    }
+
+    /// Bytes there are, without the tail.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Uses the first `len` bytes only, all there are at most. The rest is neither handed out
+    /// nor, where the driver can leave parts out, synchronised.
+    pub fn narrow(&mut self, len: usize) {
+        self.len = len.min(self.capacity);
+    }
+
+    /// Bytes in use.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -93,11 +125,17 @@ impl Bo {
     /// [`Error::Timeout`] or [`Error::Driver`].
     pub fn read<T: Pod, R>(&mut self, f: impl FnOnce(&[T]) -> R) -> Result<R> {
         self.prepare()?;
+        Ok(f(self.prepared()))
+    }
+
+    /// The contents of a buffer that [`Pending::wait`](super::Pending::wait) has just prepared:
+    /// the first one that the last job writes. Of any other they may be stale.
+    pub fn prepared<T: Pod>(&mut self) -> &[T] {
         // SAFETY: the mapping is `len` readable bytes for as long as self lives. &mut self makes
         // this the only access: no other closure runs, and no job is in flight, for its Pending
         // would hold a shared borrow.
         let bytes = unsafe { std::slice::from_raw_parts(self.mapping.as_ptr().as_ptr(), self.len) };
-        Ok(f(cast(bytes)))
+        cast(bytes)
     }
 
     /// Changes the contents and makes the change visible to the device.
@@ -119,14 +157,14 @@ impl Bo {
         // SAFETY: as in `read`; the mapping is writable too.
         let bytes =
             unsafe { std::slice::from_raw_parts_mut(self.mapping.as_ptr().as_ptr(), self.len) };
-        let finish = Finish(&self.file, self.info.handle);
+        let finish = Finish(&self.file, self.info.handle, self.len);
         let result = f(cast_mut(bytes));
         finish.now()?;
         Ok(result)
     }
 
     fn prepare(&self) -> Result<()> {
-        match self.file.prep(self.info.handle, Deadline::after_ms(1_000)) {
+        match self.file.prep_part(self.info.handle, self.len, Deadline::after_ms(1_000)) {
             Ok(()) => Ok(()),
             Err(Errno::EBUSY | Errno::ETIMEDOUT) => {
                 Err(Error::Timeout { waited_ms: 1_000, doing: "access to a buffer".into() })
@@ -137,11 +175,11 @@ impl Bo {
 }
 
 /// FINI even when the closure panics: the device must not see half-flushed lines later.
-struct Finish<'a>(&'a File, u32);
+struct Finish<'a>(&'a File, u32, usize);
 
 impl Finish<'_> {
     fn now(self) -> Result<()> {
-        let result = self.0.node().fini_bo(self.1);
+        let result = self.0.fini_part(self.1, self.2);
         std::mem::forget(self);
         result.map_err(|e| driver("FINI_BO", e, "flushing a buffer"))
     }
@@ -149,7 +187,7 @@ impl Finish<'_> {
 
 impl Drop for Finish<'_> {
     fn drop(&mut self) {
-        let _ = self.0.node().fini_bo(self.1);
+        let _ = self.0.fini_part(self.1, self.2);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::bo::Bo;
 use super::in_flight;
-use super::node::{Board, Deadline, JobRef, Node};
-use crate::uapi::Task;
+use super::node::{Abilities, Board, Deadline, JobRef, Node};
+use crate::uapi::{self, Task};
 use crate::{Error, Result};
 use nix::errno::Errno;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ pub const JOB_TIMEOUT_MS: u64 = 500;
 pub const TAIL_BYTES: usize = 32768;
 /// Caps that keep the driver's allocator from warning (kernel-and-uapi A.5).
 const MAX_TASKS: usize = 65_536;
-const MAX_JOBS: usize = 1_024;
+pub(crate) const MAX_JOBS: usize = 1_024;
 
 /// An open file: an IOVA space, a job queue, and the buffers in them. Dropping it waits for its
 /// jobs first: closing with a job in flight is a use after free in unpatched kernels
@@ -32,6 +32,7 @@ pub struct File {
     wedged: AtomicBool,
     /// Files of this process that may share the cores, for the wait limit.
     sharers: u64,
+    abilities: Abilities,
 }
 
 /// A submit by its own number: handles are reused.
@@ -40,6 +41,8 @@ struct Submitted {
     serial: u64,
     /// Written by its last job.
     handle: u32,
+    /// Bytes of it in use.
+    len: usize,
     jobs: usize,
 }
 
@@ -52,6 +55,9 @@ pub struct Job<'a> {
     pub reads: Vec<&'a Bo>,
     /// Buffers that the job writes; the first is what is waited on.
     pub writes: Vec<&'a Bo>,
+    /// Whether the programs are chained into one kick; only where [`File::abilities`] says that
+    /// the driver can.
+    pub batched: bool,
 }
 
 /// Jobs on their way. Holds the borrow of every buffer they touch, so that none can be prepared
@@ -71,8 +77,12 @@ impl File {
     /// # Errors
     /// What the board says, or [`Error::Driver`] when the first allocation fails.
     pub fn open(board: &dyn Board, sharers: usize) -> Result<Arc<File>> {
+        let node = board.open()?;
+        let version =
+            node.version().map_err(|e| driver("DRM_IOCTL_VERSION", e, "the interface version"))?;
         let file = Arc::new(File {
-            node: board.open()?,
+            abilities: Abilities::new(version, board.may_batch()),
+            node,
             pid: std::process::id(),
             pending: Mutex::new(Vec::new()),
             serial: AtomicU64::new(0),
@@ -88,6 +98,11 @@ impl File {
     /// The driver's calls.
     pub(crate) fn node(&self) -> &dyn Node {
         &*self.node
+    }
+
+    /// What the driver offers.
+    pub fn abilities(&self) -> Abilities {
+        self.abilities
     }
 
     /// Refuses to go on in a forked child: it shares the parent's queue and buffers.
@@ -125,7 +140,12 @@ impl File {
         let refs: Vec<JobRef<'_>> = jobs
             .iter()
             .zip(&handles)
-            .map(|(job, (reads, writes))| JobRef { tasks: &job.tasks, reads, writes, flags: 0 })
+            .map(|(job, (reads, writes))| JobRef {
+                tasks: &job.tasks,
+                reads,
+                writes,
+                flags: if job.batched { uapi::JOB_BATCHED } else { 0 },
+            })
             .collect();
         for job in &refs {
             let counts =
@@ -136,10 +156,14 @@ impl File {
                 ));
             }
         }
+        if jobs.iter().any(|j| j.batched) && !self.abilities.batched {
+            return Err(malformed("a batched job for a driver that cannot run one"));
+        }
         in_flight::enter(self.limit_ms(jobs.len()))?;
         let submitted = Submitted {
             serial: self.serial.fetch_add(1, Ordering::Relaxed),
             handle: wait_on.handle(),
+            len: wait_on.len(),
             jobs: jobs.len(),
         };
         self.lock().push(submitted);
@@ -161,6 +185,27 @@ impl File {
                 Err(Errno::EINTR) => {}
                 other => return other,
             }
+        }
+    }
+
+    /// As [`File::prep`], for the first `len` bytes where the driver can leave the rest out.
+    pub(super) fn prep_part(&self, handle: u32, len: usize, until: Deadline) -> Result<(), Errno> {
+        if !self.abilities.ranges || len == 0 {
+            return self.prep(handle, until);
+        }
+        loop {
+            match self.node.prep_bo_ranges(handle, &[first(len)], until) {
+                Err(Errno::EINTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Makes the CPU's writes to the first `len` bytes visible to the device.
+    pub(super) fn fini_part(&self, handle: u32, len: usize) -> Result<(), Errno> {
+        match self.abilities.ranges && len > 0 {
+            true => self.node.fini_bo_ranges(handle, &[first(len)]),
+            false => self.node.fini_bo(handle),
         }
     }
 
@@ -250,7 +295,8 @@ impl Pending<'_> {
     /// ended the jobs, [`Error::Driver`] for anything else.
     pub fn wait(mut self) -> Result<()> {
         let limit = self.file.limit_ms(self.submitted.jobs);
-        match self.file.prep(self.submitted.handle, Deadline::after_ms(limit)) {
+        let Submitted { handle, len, .. } = self.submitted;
+        match self.file.prep_part(handle, len, Deadline::after_ms(limit)) {
             Ok(()) => {
                 self.file.settle(self.submitted);
                 self.done = true;
@@ -284,6 +330,10 @@ fn handles(job: &Job<'_>) -> (Vec<u32>, Vec<u32>) {
         list.dedup();
     }
     (reads, writes)
+}
+
+fn first(len: usize) -> uapi::BoRange {
+    uapi::BoRange { offset: 0, size: len as u64 }
 }
 
 fn malformed(why: &str) -> Error {

@@ -87,6 +87,12 @@ impl Board for KernelBoard {
         format!("{} at {} (rocket {major}.{minor})", self.profile.name, self.path.display())
     }
 
+    fn may_batch(&self) -> Option<bool> {
+        let text = fs::read_to_string("/sys/module/rocket/parameters/rocket_batch_submit").ok()?;
+        // A number or a kernel bool, however it is declared.
+        Some(!matches!(text.trim(), "0" | "N" | "n"))
+    }
+
     fn open(&self) -> Result<Arc<dyn Node>> {
         Ok(Arc::new(KernelNode::open(&self.path)?))
     }
@@ -232,6 +238,34 @@ impl Node for KernelNode {
         let mut arg = uapi::FiniBo { handle, reserved: 0 };
         // SAFETY: the struct that the number names; it holds no pointers.
         unsafe { self.call(uapi::IOCTL_FINI_BO, &mut arg) }
+    }
+
+    fn prep_bo_ranges(
+        &self,
+        handle: u32,
+        ranges: &[uapi::BoRange],
+        deadline: Deadline,
+    ) -> Result<(), Errno> {
+        let mut arg = uapi::PrepBoRanges {
+            handle,
+            range_count: ranges.len().try_into().map_err(|_| Errno::EINVAL)?,
+            ranges: ranges.as_ptr() as u64,
+            timeout_ns: deadline.0,
+            reserved: 0,
+        };
+        // SAFETY: the struct that the number names; the ranges outlive the call, which copies them.
+        unsafe { self.call(uapi::IOCTL_PREP_BO_RANGES, &mut arg) }
+    }
+
+    fn fini_bo_ranges(&self, handle: u32, ranges: &[uapi::BoRange]) -> Result<(), Errno> {
+        let mut arg = uapi::FiniBoRanges {
+            handle,
+            range_count: ranges.len().try_into().map_err(|_| Errno::EINVAL)?,
+            ranges: ranges.as_ptr() as u64,
+            reserved: 0,
+        };
+        // SAFETY: the struct that the number names; the ranges outlive the call, which copies them.
+        unsafe { self.call(uapi::IOCTL_FINI_BO_RANGES, &mut arg) }
     }
 
     fn close_bo(&self, handle: u32) -> Result<(), Errno> {

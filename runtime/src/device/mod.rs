@@ -10,11 +10,14 @@ mod in_flight;
 mod kernel;
 mod node;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use bo::Bo;
+pub(crate) use file::MAX_JOBS;
 pub use file::{File, JOB_TIMEOUT_MS, Job, Pending, TAIL_BYTES};
 pub use in_flight::drain_on_signals;
 pub use in_flight::leave_signals_to_others;
 pub use kernel::{KernelBoard, KernelNode};
-pub use node::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node, SharedWords};
+pub use node::{
+    Abilities, BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node, SharedWords,
+};

@@ -18,6 +18,24 @@ pub struct DriverVersion {
     pub minor: u32,
 }
 
+/// What a driver offers beside the calls that every version has (kernel-and-uapi A.1, A.7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Abilities {
+    /// The tasks of a job may be chained into one kick ([`uapi::JOB_BATCHED`]).
+    pub batched: bool,
+    /// Parts of a buffer can be synchronised.
+    pub ranges: bool,
+}
+
+impl Abilities {
+    /// What `version` and the parameter of [`Board::may_batch`] promise. Never guessed: a chained
+    /// layout stalls a driver that runs it task by task (A.6).
+    pub fn new(version: DriverVersion, may_batch: Option<bool>) -> Abilities {
+        let at_least = |minor| version >= DriverVersion { major: 1, minor };
+        Abilities { batched: at_least(1) && may_batch.unwrap_or(true), ranges: at_least(5) }
+    }
+}
+
 /// A buffer object as CREATE_BO describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoInfo {
@@ -154,15 +172,34 @@ pub trait Node: Send + Sync + Debug {
     fn fini_bo(&self, handle: u32) -> Result<(), Errno>;
     /// GEM_CLOSE.
     fn close_bo(&self, handle: u32) -> Result<(), Errno>;
+    /// As [`Node::prep_bo`] for parts of the object: ascending, disjoint, not empty, at most
+    /// [`uapi::MAX_RANGES`] (interface 1.5). A driver without the call says EINVAL.
+    fn prep_bo_ranges(&self, _: u32, _: &[uapi::BoRange], _: Deadline) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
+    /// As [`Node::fini_bo`] for parts of the object.
+    fn fini_bo_ranges(&self, _: u32, _: &[uapi::BoRange]) -> Result<(), Errno> {
+        Err(Errno::EINVAL)
+    }
 }
 
-/// Something that opens accel files: a real board or a simulated one.
+/// Something that opens accel files: a real board ([`KernelBoard`](super::KernelBoard)) or a
+/// simulated one (`SimBoard` of the crate `rocket-sim`).
 pub trait Board: Send + Sync + Debug {
     /// The part on it.
     fn profile(&self) -> &'static Profile;
     /// For people: which board, by what path.
     fn describe(&self) -> String;
+    /// Whether the driver's parameter lets jobs be batched; `None` where it has no such parameter
+    /// (kernel-and-uapi A.6).
+    fn may_batch(&self) -> Option<bool> {
+        None
+    }
     /// Opens one more file. Each file has its own IOVA space and runs on one core at a time
     /// (kernel-and-uapi A.5).
+    ///
+    /// # Errors
+    /// [`Error::NoNode`](crate::Error::NoNode), [`Error::Permission`](crate::Error::Permission) or
+    /// [`Error::Driver`](crate::Error::Driver), by what opening the node says.
     fn open(&self) -> Result<Arc<dyn Node>>;
 }

@@ -2,7 +2,8 @@
 
 use super::in_flight::waited_for;
 use super::{
-    Bo, BoInfo, Board, Deadline, DriverVersion, File, Job, JobRef, Mapping, Node, SharedWords,
+    Abilities, Bo, BoInfo, Board, Deadline, DriverVersion, File, Job, JobRef, Mapping, Node,
+    SharedWords,
 };
 use crate::soc::{Profile, RK3588};
 use crate::uapi::Task;
@@ -29,7 +30,7 @@ enum Call {
 use Call::{CloseBo, CloseFile, Fini, Prep, Submit};
 
 #[derive(Debug, Default, Clone)]
-struct Driver {
+pub(crate) struct Driver {
     calls: Arc<Mutex<Vec<Call>>>,
     handles: Arc<AtomicU32>,
     /// What PREP_BO and SUBMIT answer.
@@ -50,7 +51,7 @@ impl Driver {
         std::mem::take(&mut self.calls.lock().unwrap())
     }
 
-    fn file(&self) -> Arc<File> {
+    pub(crate) fn file(&self) -> Arc<File> {
         File::open(self, 1).unwrap()
     }
 }
@@ -125,7 +126,12 @@ fn bo(file: &Arc<File>) -> Bo {
 }
 
 fn job<'a>(reads: Vec<&'a Bo>, writes: Vec<&'a Bo>) -> [Job<'a>; 1] {
-    [Job { tasks: vec![Task { regcmd: 0x1_0000, regcmd_count: 126 }], reads, writes }]
+    [Job {
+        tasks: vec![Task { regcmd: 0x1_0000, regcmd_count: 126 }],
+        reads,
+        writes,
+        batched: false,
+    }]
 }
 
 #[test]
@@ -202,4 +208,41 @@ fn a_file_whose_job_never_ends_is_left_open() {
     drop((file, b));
     let closed = driver.calls().into_iter().find(|c| matches!(c, CloseBo(_) | CloseFile));
     assert_eq!(closed, None);
+}
+
+/// What each interface version brought (kernel-and-uapi A.1), and the parameter that can take
+/// batching back (A.6).
+#[test]
+fn only_what_a_driver_promises_is_used() {
+    let of = |major, minor, may_batch| {
+        let a = Abilities::new(DriverVersion { major, minor }, may_batch);
+        (a.batched, a.ranges)
+    };
+    for (major, minor, batched, ranges) in [
+        (0, 0, false, false),
+        (0, 9, false, false),
+        (1, 0, false, false),
+        (1, 1, true, false),
+        (1, 4, true, false),
+        (1, 5, true, true),
+        (2, 0, true, true),
+    ] {
+        let version = format!("{major}.{minor}");
+        assert_eq!(of(major, minor, None), (batched, ranges), "{version}");
+        assert_eq!(of(major, minor, Some(true)), (batched, ranges), "{version}");
+        assert_eq!(of(major, minor, Some(false)), (false, ranges), "{version}");
+    }
+}
+
+/// A chained layout stalls a driver that runs it task by task (A.6).
+#[test]
+fn a_batched_job_goes_to_no_driver_that_cannot_run_it() {
+    let driver = Driver::default();
+    let file = driver.file();
+    let b = bo(&file);
+    let mut jobs = job(vec![], vec![&b]);
+    jobs[0].batched = true;
+    let words = file.submit(&jobs).unwrap_err().to_string();
+    assert!(words.contains("batched"), "{words}");
+    assert_eq!(driver.calls(), []);
 }

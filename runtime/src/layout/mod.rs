@@ -1,9 +1,7 @@
 //! The cubes: where element (row, column) of each operand lies in memory.
 //!
 //! The functions here are the formulas of npu-rk3588 3.2 to 3.5, counted in elements; they are
-//! plain and slow. The kernels in [`pack`] are fast and are held to them by property tests.
-
-pub mod pack;
+//! plain and slow. The [kernels](crate::kernels) are fast and are held to them by property tests.
 
 use crate::dtype::Info;
 

@@ -8,7 +8,7 @@
 //! ones cannot be fetched meanwhile. Over all figures the two forms fit alike. A task has no cost
 //! of its own beside them: with one the fit is no better.
 
-use super::{Shape, TilePlan};
+use super::Shape;
 use crate::dtype::DType;
 use crate::soc::Profile;
 
@@ -31,21 +31,6 @@ pub fn task_bytes(dtype: DType, shape: Shape, accumulate: bool) -> u64 {
     (read + write * if accumulate { 2 } else { 1 }) as u64
 }
 
-/// Most tasks of `plan` that one job may hold so that it stays under `budget_ns` at `hz`, at
-/// least one and at most 64 (7.3).
-pub fn tasks_per_job(
-    profile: &Profile,
-    dtype: DType,
-    plan: &TilePlan,
-    hz: u64,
-    budget_ns: u64,
-) -> usize {
-    let tile = Shape { m: plan.mt, k: plan.kt, n: plan.nt };
-    let bytes = task_bytes(dtype, tile, plan.n_kt > 1);
-    let one = task_ns(profile, dtype.info().bits, tile.macs(), bytes, hz) + profile.timing.kick_ns;
-    ((budget_ns.saturating_sub(profile.timing.job_ns) / one.max(1)) as usize).clamp(1, 64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,27 +44,5 @@ mod tests {
         }
         assert_eq!(task_ns(&RK3588, 16, 512_000, 4500, 1_000_000), 1_001_000);
         assert_eq!(task_ns(&RK3588, 16, u64::MAX, u64::MAX, 0), u64::MAX);
-    }
-
-    /// At clocks so low that the budget and not the limit of 64 binds.
-    #[test]
-    fn a_job_is_as_long_as_its_budget_and_no_longer() {
-        let plan = TilePlan { mt: 256, kt: 384, nt: 256, n_mt: 4, n_kt: 10, n_nt: 16 };
-        let tile = Shape { m: 256, k: 384, n: 256 };
-        let bytes = task_bytes(DType::Fp16, tile, true);
-        for hz in [100_000, 1_000_000, 10_000_000, 60_000_000, 200_000_000] {
-            let one = RK3588.timing.kick_ns + task_ns(&RK3588, 16, tile.macs(), bytes, hz);
-            for budget in [1_000_000, 5_000_000, 100_000_000] {
-                let tasks = tasks_per_job(&RK3588, DType::Fp16, &plan, hz, budget) as u64;
-                assert!(
-                    tasks == 1 || RK3588.timing.job_ns + tasks * one <= budget,
-                    "{tasks} at {hz} Hz"
-                );
-                assert!(
-                    tasks == 64 || RK3588.timing.job_ns + (tasks + 1) * one > budget,
-                    "{tasks} at {hz} Hz"
-                );
-            }
-        }
     }
 }

@@ -29,7 +29,7 @@ pub struct TilePlan {
 }
 
 impl TilePlan {
-    fn new(shape: Shape, mt: usize, kt: usize, nt: usize) -> TilePlan {
+    pub(super) fn new(shape: Shape, mt: usize, kt: usize, nt: usize) -> TilePlan {
         TilePlan {
             mt,
             kt,
@@ -67,7 +67,8 @@ impl Fit {
         (rows * k * self.0.bits / 8).div_ceil(RK3588.bank_bytes)
     }
 
-    /// Whether a tile's features and weights are resident together (4.1).
+    /// Whether the features of `mt` rows and the weights of `nt` columns, both of `kt` channels, are
+    /// resident together (4.1).
     pub fn holds(&self, mt: usize, kt: usize, nt: usize) -> bool {
         self.banks(mt, kt) + self.banks(nt, kt) <= RK3588.cbuf_banks - self.0.slack_banks
     }
@@ -88,7 +89,7 @@ pub fn plan(dtype: DType, shape: Shape) -> Option<TilePlan> {
     plan_with(dtype, shape, true)
 }
 
-/// As [`plan`]; `asymmetric` false keeps 256 columns even when K is split.
+/// As [`plan`], `None` likewise; `asymmetric` false keeps 256 columns even when K is split.
 pub fn plan_with(dtype: DType, shape: Shape, asymmetric: bool) -> Option<TilePlan> {
     let info = dtype.info();
     let Shape { m, k, n } = shape;
@@ -122,7 +123,9 @@ pub fn plan_with(dtype: DType, shape: Shape, asymmetric: bool) -> Option<TilePla
     Some(TilePlan::new(shape, mt, kt, nt))
 }
 
-/// Plans an int8 GEMM whose partial sums are scaled group by group along K (7.6).
+/// Plans an int8 GEMM whose partial sums are scaled group by group along K (7.6). `None` when a
+/// size is off its grid (M 4, K and N 32), the group is not a multiple of 32 or K not one of the
+/// group, or when no K step fits.
 pub fn group_plan_int8(shape: Shape, group: usize) -> Option<TilePlan> {
     let info = DType::Int8.info();
     let Shape { m, k, n } = shape;

@@ -17,7 +17,7 @@ pub enum Block {
 }
 
 impl Block {
-    /// The block that a write target names.
+    /// The block that a write target names; `None` where no block of a program has it.
     pub fn from_target(target: u16) -> Option<Block> {
         [Block::Pc, Block::Cna, Block::Core, Block::Dpu, Block::Rdma, Block::Ppu, Block::PpuRdma]
             .into_iter()

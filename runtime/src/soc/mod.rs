@@ -39,6 +39,11 @@ pub struct Timing {
     pub kick_ns: u64,
     /// A job beside its kicks.
     pub job_ns: u64,
+    /// A task that follows another in the same kick. Planner only.
+    pub link_ns: u64,
+    /// Bytes a microsecond that the host synchronises, reads and adds up of results. Planner
+    /// only.
+    pub host_bytes_per_us: u64,
 }
 
 impl Timing {

@@ -221,6 +221,11 @@ fn ranges(
     }
     let mut list = vec![BoRange::default(); count as usize];
     caller.read(at, bytemuck::cast_slice_mut(&mut list))?;
+    in_order(&list, size)
+}
+
+/// Ranges that the driver accepts for an object of `size` bytes.
+pub(crate) fn in_order(list: &[BoRange], size: u64) -> Result<Vec<Range<u64>>, Errno> {
     let mut end = 0;
     let mut ranges = Vec::with_capacity(list.len());
     for r in list {

@@ -2,10 +2,11 @@
 
 use super::Shared;
 use super::dialog;
-use crate::{Alive, Counters, Explanation, Fault, SimBoard};
+use crate::{Alive, Call, Counters, Explanation, Fault, SimBoard};
 use rocket_sim_wire::{Hello, Purpose};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -47,6 +48,8 @@ pub struct Status {
     pub alive: Alive,
     /// What happened. `modelled_ns` is modelled, the rest is counted.
     pub counters: Counters,
+    /// Calls of each kind by name, failed ones included: what the faults count.
+    pub calls: BTreeMap<String, u64>,
     /// Explanations in all.
     pub explanations: u64,
 }
@@ -59,6 +62,7 @@ impl Status {
             clock_hz: board.clock_hz(),
             alive: board.alive(),
             counters: board.counters(),
+            calls: Call::ALL.iter().map(|c| (c.name().to_owned(), board.calls(*c))).collect(),
             explanations: board.explanation_count(),
         }
     }

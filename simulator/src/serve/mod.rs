@@ -16,6 +16,7 @@ pub use control::{Client, Status, Told};
 pub use place::{Place, PlaceError};
 
 use crate::SimBoard;
+use rocket_runtime::device::leave_signals_to_others;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fs::Permissions;
@@ -71,7 +72,12 @@ impl Server {
         });
         let (s, end) = (Arc::clone(&shared), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("sim-listen".to_owned());
-        let listener = thread.spawn(move || accept_all(&s, &socket, &end))?;
+        let listener = thread.spawn(move || {
+            // The process may be its own client, whose handlers wait for what is served here. The
+            // threads of connections inherit this.
+            leave_signals_to_others();
+            accept_all(&s, &socket, &end);
+        })?;
         Ok(Server { shared, place, stop, listener: Some(listener) })
     }
 

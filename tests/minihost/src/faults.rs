@@ -2,10 +2,9 @@
 //! a process of its own on a simulated board of its own. The result stays right, or an error says
 //! so; never a crash, a hang or wrong numbers.
 
-use crate::Setup;
 use crate::ggml::{Backend, Type};
 use crate::model::{Model, Place, Shape};
-use crate::report;
+use crate::{Setup, attention, experts, report};
 use anyhow::{Context as _, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +23,9 @@ pub struct Arguments {
     /// Only faults whose text begins so.
     #[arg(long, default_value = "")]
     only: String,
+    /// A graph of products with experts.
+    #[arg(long)]
+    experts: bool,
     /// Runs at once.
     #[arg(long, default_value_t = 4)]
     jobs: usize,
@@ -92,21 +94,43 @@ pub fn once(setup: &Setup, expect_npu: bool) -> Result<bool> {
         })?;
         right &= own.deviation(&results).passes() && !other.deviation(&results).passes();
     }
+    right &= attention::small(host, device)?;
     if !right {
         return Ok(false);
     }
+    let said = said(setup, &["fp16", "attention"])?;
+    Ok(!expect_npu || said == Outcome::Npu)
+}
+
+/// Products with experts, as [`once`].
+///
+/// # Errors
+/// Those of the host.
+pub fn once_with_experts(setup: &Setup) -> Result<bool> {
+    let right = experts::small(setup.host, setup.device.unwrap_or(setup.host.cpu()))?;
+    if right {
+        said(setup, &["experts-int8", "experts-fp16"])?;
+    }
+    Ok(right)
+}
+
+/// Says by what the right result came; without a fault, by all of these routes.
+fn said(setup: &Setup, routes: &[&str]) -> Result<Outcome> {
     let said = match setup.device {
         None => Outcome::NoDevice,
         Some(_) => {
             let report = report::read(&setup.report)?;
-            let cpu = report.routes.get("cpu").copied().unwrap_or(0);
-            let npu = report.routes.get("fp16").copied().unwrap_or(0);
-            println!("{npu} products by the NPU, {cpu} by the CPU {:?}", report.redos);
+            let of = |route: &str| report.routes.get(route).copied().unwrap_or(0);
+            let (cpu, npu) = (of("cpu"), routes.iter().map(|r| (*r, of(r))).collect::<Vec<_>>());
+            println!("by the NPU {npu:?}, {cpu} by the CPU {:?}", report.redos);
+            if let Some((route, _)) = npu.iter().find(|(_, count)| cpu == 0 && *count == 0) {
+                bail!("nothing went by {route}");
+            }
             if cpu == 0 { Outcome::Npu } else { Outcome::Cpu }
         }
     };
     SAID.iter().filter(|(_, o)| *o == said).for_each(|(text, _)| println!("{text}"));
-    Ok(!expect_npu || said == Outcome::Npu)
+    Ok(said)
 }
 
 struct Run {
@@ -145,6 +169,9 @@ fn one(host: &Path, plugin: &Path, arguments: &Arguments, fault: Option<&str>) -
     }
     command.arg("--").arg(std::env::current_exe()?);
     command.arg("--host").arg(host).arg("--plugin").arg(plugin).arg("once");
+    if arguments.experts {
+        command.arg("--experts");
+    }
     if let Some(preload) = &arguments.preload {
         command.env("ROCKET_SIM_PRELOAD", preload);
     }

@@ -1,7 +1,9 @@
 //! A ggml host of our own: it loads a real ggml by its real loader, the plugin through that, and
 //! builds the graphs that no stock program builds. Exit status 0 is a verdict "right", 1 "wrong".
 
+mod attention;
 mod cases;
+mod experts;
 mod faults;
 mod ggml;
 mod memory;
@@ -42,6 +44,16 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
+    /// Flash attention in every form, each against double precision and beside the host's CPU.
+    Attention {
+        /// A line for each.
+        #[arg(long)]
+        list: bool,
+    },
+    /// Products with experts in every form, each against double precision.
+    Experts(experts::Arguments),
+    /// Which products with experts are taken in the mode that ROCKET_MOE says.
+    ExpertsPlacement(experts::PlacementArguments),
     /// Models that come and go: memory returns, and no result belongs to another model.
     Memory {
         /// Models one after another.
@@ -69,6 +81,9 @@ enum Command {
         /// The plugin must offer no device, or must.
         #[arg(long, hide = true)]
         expect_npu: bool,
+        /// With experts instead of plain products.
+        #[arg(long, hide = true)]
+        experts: bool,
     },
 }
 
@@ -84,16 +99,30 @@ pub struct Setup {
 }
 
 impl Setup {
-    fn new(host: &Path, plugin: &Path, device: Option<&str>) -> Result<Setup> {
+    /// `defaults` are variables that the environment may set otherwise.
+    fn new(
+        host: &Path,
+        plugin: &Path,
+        device: Option<&str>,
+        defaults: &[(&str, &str)],
+    ) -> Result<Setup> {
         let scratch = tempfile::tempdir().context("a folder for the report")?;
         let report = scratch.path().join("report.json");
         let name = report.to_str().context("the temporary folder's name is no text")?;
+        let defaults = defaults.iter().filter(|(name, _)| std::env::var_os(name).is_none());
+        let defaults: Vec<_> = defaults.map(|(name, value)| (*name, Some(*value))).collect();
+        let counters = std::env::var("ROCKET_COUNTERS").ok();
+        ggml::set_environment(&defaults);
         ggml::set_environment(&[
             ("ROCKET_DEVICE", device),
             ("ROCKET_REPORT", Some(name)),
+            // Not among those of the machine's own processes.
+            ("ROCKET_COUNTERS", counters.as_deref().or(scratch.path().to_str())),
             // The fewest rows that are ever accepted.
             ("ROCKET_MIN_M", Some("8")),
             ("ROCKET_MIN_M_QUANT", Some("8")),
+            ("ROCKET_FLASH_ATTN_MIN_KV", Some("1")),
+            ("ROCKET_FLASH_ATTN_MIN_T", Some("1")),
             // Nothing of this machine's settings, nothing measured.
             ("ROCKET_CONFIG", Some("none")),
             ("ROCKET_CALIBRATE", Some("0")),
@@ -115,10 +144,16 @@ impl Setup {
 
 fn run(arguments: &Arguments) -> Result<bool> {
     let (host, plugin) = (&arguments.host, &arguments.plugin);
-    let setup = |device| Setup::new(host, plugin, device);
-    let simulated = || setup(Some("sim"));
+    let setup = |device, defaults| Setup::new(host, plugin, device, defaults);
+    let simulated = || setup(Some("sim"), &[]);
+    let with_experts = || setup(Some("sim"), experts::DEFAULTS);
     match &arguments.command {
         Command::Ops { small, list } => ops::run(&simulated()?, *small, *list),
+        Command::Attention { list } => attention::run(&simulated()?, *list),
+        Command::Experts(arguments) => experts::run(&with_experts()?, arguments),
+        Command::ExpertsPlacement(arguments) => {
+            experts::placement(&setup(Some("sim"), &[("ROCKET_PACKED_DIR", "0")])?, arguments)
+        }
         Command::Memory { rounds, small } => memory::run(&simulated()?, *rounds, *small),
         Command::Threads { small } => threads::run(&simulated()?, *small),
         Command::SupportsOp => supports_op::run(&simulated()?),
@@ -127,7 +162,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
             println!("{}", ggml::do_wrong());
             Ok(true)
         }
-        Command::Once { expect_npu } => faults::once(&setup(None)?, *expect_npu),
+        Command::Once { expect_npu, experts } => match experts {
+            true => faults::once_with_experts(&setup(None, experts::DEFAULTS)?),
+            false => faults::once(&setup(None, &[])?, *expect_npu),
+        },
     }
 }
 

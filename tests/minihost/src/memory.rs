@@ -12,7 +12,10 @@ const WARM: usize = 3;
 
 /// Kibibytes of this process that are in memory. On the simulator the board's buffers are among
 /// them.
-fn resident() -> Result<u64> {
+///
+/// # Errors
+/// Linux does not say.
+pub fn resident() -> Result<u64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).context("no VmRSS")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)

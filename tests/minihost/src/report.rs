@@ -8,10 +8,12 @@ use std::path::Path;
 /// One computed op.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ran {
-    /// `fp16` or `cpu`.
+    /// That of the NPU, or `cpu`.
     pub route: String,
     /// Why the CPU.
     pub redo: Option<String>,
+    /// Bytes of weights that were packed for it.
+    pub packed_bytes: u64,
 }
 
 /// What was read.
@@ -46,7 +48,8 @@ pub fn read(path: &Path) -> Result<Report> {
     let list = |key: &str| v[key].as_array().cloned().unwrap_or_default();
     let ops = list("ops").into_iter().map(|o| {
         let redo = o["redo"].as_str().map(str::to_owned);
-        (text(&o["name"]), Ran { route: text(&o["route"]), redo })
+        let packed_bytes = o["engine"]["packed_bytes"].as_u64().unwrap_or(0);
+        (text(&o["name"]), Ran { route: text(&o["route"]), redo, packed_bytes })
     });
     let declined = list("reasons").into_iter().map(|r| {
         let number = |key: &str| r[key].as_i64().unwrap_or(-1);

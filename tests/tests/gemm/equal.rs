@@ -1,8 +1,9 @@
 //! The same products through the kernel's calls and in process: equal bytes, equal counts.
 
 use crate::Case;
+use rocket_runtime::matmul::Summation;
 use rocket_runtime::matmul::{Npu, Options};
-use rocket_runtime::plan::{Shape, Summation};
+use rocket_runtime::plan::Shape;
 use rocket_sim::{Arithmetic, Config, Counters, DriverProfile};
 use rocket_tests::{TestBoard, through_the_kernel};
 

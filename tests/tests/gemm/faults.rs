@@ -1,31 +1,54 @@
 //! Stock driver, five and more K steps: whatever happens to any one job, the numbers are right
 //! or there is an error.
 
-use crate::{Case, open};
+use crate::Case;
 use rocket_runtime::device::Board;
-use rocket_runtime::matmul::Npu;
-use rocket_runtime::plan::{Sequence, Shape, Summation};
+use rocket_runtime::matmul::Summation;
+use rocket_runtime::matmul::{Npu, Options};
+use rocket_runtime::plan::{Request, Sequence, Shape};
 use rocket_sim::{Call, Config, DriverProfile, Fault};
 use rocket_tests::TestBoard;
 use std::time::Duration;
 
-/// 2560 elements of K: five steps of 512 at 256 rows and 128 columns, several tiles a step.
+/// Several tiles a K step, several steps a job at the time below.
 const SHAPE: Shape = Shape { m: 300, k: 2560, n: 272 };
+/// Short, so that a product is many jobs.
+const JOB_TIME: Duration = Duration::from_millis(1);
+
+/// An Npu of short jobs.
+fn open(board: &TestBoard, workers: usize) -> Npu {
+    let options =
+        Options { workers, drain_on_signals: false, job_time: JOB_TIME, ..Options::default() };
+    Npu::open(board, options).expect("the simulated board opens")
+}
 
 fn board() -> TestBoard {
     TestBoard::new(Config { timeout: Duration::from_millis(20), ..Config::default() })
 }
 
-fn jobs_of(summation: Summation) -> u64 {
-    Sequence::new(SHAPE, summation).expect("plans").jobs().count() as u64
+/// Tasks of each job.
+fn jobs_of(summation: Summation) -> Vec<usize> {
+    let job_ns = JOB_TIME.as_nanos() as u64;
+    tasks_of(Request { streamed: true, job_ns, ..Request::new(summation.dtype(), SHAPE) })
+}
+
+fn tasks_of(request: Request) -> Vec<usize> {
+    Sequence::new(request).expect("plans").jobs().map(|j| j.tiles.len()).collect()
 }
 
 /// Runs once with `fault` at each job in turn, and once with it at two jobs, so that the retry
 /// is hit as well.
 fn each_job(summation: Summation, fault: impl Fn(u64) -> Fault) -> (usize, usize) {
+    each_job_and_task(summation, |job, _| fault(job))
+}
+
+/// As [`each_job`]; the fault is told how many tasks its job has.
+fn each_job_and_task(summation: Summation, fault: impl Fn(u64, usize) -> Fault) -> (usize, usize) {
     let case = Case::integers(SHAPE, 3);
     let want = case.expected();
-    let jobs = jobs_of(summation);
+    let tasks = jobs_of(summation);
+    let jobs = tasks.len() as u64;
+    let fault = |n: u64| fault(n, tasks[(n % jobs) as usize]);
     let (mut right, mut errors) = (0, 0);
     for n in 0..jobs {
         for again in [None, Some(n + jobs), Some(2 * jobs - 1)] {
@@ -63,8 +86,8 @@ fn each_job(summation: Summation, fault: impl Fn(u64) -> Fault) -> (usize, usize
 
 #[test]
 fn the_gemm_has_enough_steps_to_hide_a_lost_one() {
-    assert!(jobs_of(Summation::OnChip) >= 5);
-    assert!(jobs_of(Summation::Host) >= 1);
+    assert!(jobs_of(Summation::OnChip).len() >= 5);
+    assert!(jobs_of(Summation::Host).len() >= 5);
 }
 
 #[test]
@@ -90,12 +113,19 @@ fn timed_out_jobs_never_give_wrong_numbers() {
 
 #[test]
 fn jobs_that_stop_half_way_never_give_wrong_numbers() {
-    for task in [0, 3, 5] {
-        each_job(Summation::OnChip, |job| Fault::HangTask { job, task });
+    for task in [0, 1, 2] {
+        each_job_and_task(Summation::OnChip, |job, tasks| Fault::HangTask {
+            job,
+            task: task.min(tasks - 1),
+        });
     }
     // In the last task, at every surface: 2 a group of 16 columns.
     for surfaces in 0..2 {
-        each_job(Summation::OnChip, |job| Fault::PartialTask { job, task: 5, surfaces });
+        each_job_and_task(Summation::OnChip, |job, tasks| Fault::PartialTask {
+            job,
+            task: tasks - 1,
+            surfaces,
+        });
     }
 }
 
@@ -124,7 +154,11 @@ fn files_are_closed_only_when_their_jobs_are_done() {
     drop(npu);
     let c = board.counters();
     assert_eq!((c.files_closed, c.closed_with_jobs_in_flight), (1, 0));
-    assert_eq!((c.jobs, c.tasks, c.jobs_timed_out), (3, 12, 1), "jobs outlived their file");
+    let job_ns = JOB_TIME.as_nanos() as u64;
+    let fp16 = Request::new(Summation::OnChip.dtype(), SHAPE);
+    let tasks = tasks_of(Request { streamed: true, chained: true, job_ns, ..fp16 });
+    let ran = (tasks[0] + tasks[2]) as u64;
+    assert_eq!((c.jobs, c.tasks, c.jobs_timed_out), (3, ran, 1), "jobs outlived their file");
 }
 
 /// After faults, the same Npu goes on with right numbers.

@@ -6,9 +6,11 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rocket_runtime::device::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node};
+use rocket_runtime::matmul::Summation;
 use rocket_runtime::matmul::{Npu, Options};
-use rocket_runtime::plan::{Shape, Summation};
+use rocket_runtime::plan::Shape;
 use rocket_runtime::soc::Profile;
+use rocket_runtime::uapi::BoRange;
 use rocket_sim::{Config, Fault};
 use rocket_tests::TestBoard;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -95,6 +97,19 @@ impl Node for LoudNode {
 
     fn fini_bo(&self, handle: u32) -> Result<(), Errno> {
         self.0.fini_bo(handle)
+    }
+
+    fn prep_bo_ranges(
+        &self,
+        handle: u32,
+        ranges: &[BoRange],
+        deadline: Deadline,
+    ) -> Result<(), Errno> {
+        self.0.prep_bo_ranges(handle, ranges, deadline)
+    }
+
+    fn fini_bo_ranges(&self, handle: u32, ranges: &[BoRange]) -> Result<(), Errno> {
+        self.0.fini_bo_ranges(handle, ranges)
     }
 
     fn close_bo(&self, handle: u32) -> Result<(), Errno> {

@@ -1,16 +1,23 @@
 //! The GEMM on the simulated board, by its public interface: any shape, any worker count,
 //! resident and streamed, and every way a job can be lost.
 
+mod calls;
+mod drivers;
 mod equal;
 mod faults;
+mod formats;
 mod interrupt;
+mod lanes;
 mod memory;
+mod misuse;
 mod properties;
+mod stored;
 
 use half::f16;
-use rocket_runtime::layout::pack::Matrix;
-use rocket_runtime::matmul::{Npu, Operand, Options, Rows, Stats};
-use rocket_runtime::plan::{Shape, Summation};
+use rocket_runtime::matmul::Matrix;
+use rocket_runtime::matmul::Summation;
+use rocket_runtime::matmul::{Fp16, Npu, Operand, Options, Rows, Stats};
+use rocket_runtime::plan::Shape;
 use rocket_sim::Config;
 use rocket_tests::TestBoard;
 
@@ -93,10 +100,10 @@ impl Case {
         let mut c = vec![f32::NAN; m * n];
         let a = Matrix::new(&self.a, m, k, k);
         let stats = if resident {
-            let packed = npu.pack(&rows)?;
+            let packed = npu.pack(Fp16, &rows)?;
             npu.gemm(a, Operand::Resident(&packed), &mut c, None, summation)?
         } else {
-            npu.gemm(a, Operand::Stream(&rows), &mut c, None, summation)?
+            npu.gemm(a, Operand::Stream(Fp16, &rows), &mut c, None, summation)?
         };
         Ok((c, stats))
     }

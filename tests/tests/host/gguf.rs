@@ -1,5 +1,5 @@
-//! The header of a GGUF file: tensor names, types and shapes, and the block count. Little-endian,
-//! version 3; key-values are skipped by their type.
+//! The header of a GGUF file: tensor names, types and shapes, and the numbers among its keys.
+//! Little-endian, version 3; other key-values are skipped by their type.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
@@ -8,6 +8,8 @@ use std::path::Path;
 pub struct Header {
     pub tensors: Vec<Tensor>,
     pub blocks: usize,
+    /// Keys whose value is one whole number of up to 32 bits.
+    numbers: BTreeMap<String, u32>,
 }
 
 pub struct Tensor {
@@ -18,6 +20,22 @@ pub struct Tensor {
 }
 
 impl Header {
+    /// The number under the only key with this ending.
+    pub fn number(&self, ending: &str) -> usize {
+        let mut found = self.numbers.iter().filter(|(k, _)| {
+            k.strip_suffix(ending).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        });
+        match (found.next(), found.next()) {
+            (Some((_, n)), None) => *n as usize,
+            (None, _) => panic!("no key ends with {ending}: {:?}", self.numbers),
+            (Some(one), Some(other)) => panic!("{one:?} and {other:?} end with {ending}"),
+        }
+    }
+
+    pub fn tensor(&self, name: &str) -> Option<&Tensor> {
+        self.tensors.iter().find(|t| t.name == name)
+    }
+
     /// How many matrices of the blocks there are of each type.
     pub fn kinds(&self) -> BTreeMap<&'static str, usize> {
         let mut kinds = BTreeMap::new();
@@ -102,14 +120,16 @@ pub fn read(path: &Path) -> Header {
     assert_eq!(&r.bytes(), b"GGUF");
     assert_eq!(r.u32(), 3, "GGUF version");
     let (tensors, pairs) = (r.u64(), r.u64());
-    let mut blocks = 0;
+    let mut numbers = BTreeMap::new();
     for _ in 0..pairs {
         let (key, kind) = (r.string(), r.u32());
-        let value = r.value(kind);
-        if key.ends_with(".block_count") {
-            blocks = value.expect("a number") as usize;
+        // A float's bits are no number of anything.
+        if let Some(value) = r.value(kind).filter(|_| kind != 6) {
+            numbers.insert(key, value);
         }
     }
+    let blocks = numbers.iter().find(|(k, _)| k.ends_with(".block_count"));
+    let blocks = blocks.map_or(0, |(_, &n)| n as usize);
     let tensors = (0..tensors)
         .map(|_| {
             let name = r.string();
@@ -120,5 +140,5 @@ pub fn read(path: &Path) -> Header {
             Tensor { name, shape, kind }
         })
         .collect();
-    Header { tensors, blocks }
+    Header { tensors, blocks, numbers }
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// 512 tokens a batch, so that every batch is one chunk whose second half is scored.
-const OPTIONS: [&str; 10] =
+pub const OPTIONS: [&str; 10] =
     ["-c", "512", "-b", "512", "--chunks", "1", "--no-warmup", "-nr", "-t", "2"];
 
 /// The mean KL divergence of one run from another, and how often the most likely token is the
@@ -37,15 +37,14 @@ pub struct Measured {
     pub report: Value,
 }
 
-fn number_after(text: &str, label: &str) -> f64 {
+fn number_after(text: &str, label: &str) -> Option<f64> {
     let rest = text.lines().find_map(|l| {
         let words: Vec<&str> = l.split_whitespace().collect();
         let (name, rest) = l.split_once(':')?;
         (words.len() > 2 && name.split_whitespace().collect::<Vec<_>>().join(" ") == label)
             .then(|| rest.split_whitespace().next().map(str::to_owned))?
     });
-    let rest = rest.unwrap_or_else(|| panic!("no '{label}' in\n{text}"));
-    rest.parse().unwrap_or_else(|e| panic!("{label} is '{rest}': {e}"))
+    rest.map(|rest| rest.parse().unwrap_or_else(|e| panic!("{label} is '{rest}': {e}")))
 }
 
 /// The CPU backend's build for one instruction set from its build for another, on one file.
@@ -65,13 +64,21 @@ pub fn between_cpus(s: &Setup, model: &Path, [one, other]: [&str; 2]) -> Diverge
     divergence(perplexity(other))
 }
 
-fn divergence(mut c: Command) -> Divergence {
-    let out = run(c.arg("--kl-divergence"));
-    let said = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
-    Divergence {
-        mean: number_after(&said, "Mean KLD"),
-        same_top: number_after(&said, "Same top p"),
+/// What `llama-perplexity` says of a run against the base that its arguments name.
+pub fn divergence(mut c: Command) -> Divergence {
+    c.arg("--kl-divergence");
+    let mut said = String::new();
+    // The host prints through its logger's thread and, on a busy machine, may end before the thread
+    // does: then the figures are missing, and only then is it asked again.
+    for _ in 0..5 {
+        let out = run(&mut c);
+        said = [out.stdout, out.stderr].map(|b| String::from_utf8_lossy(&b).into_owned()).concat();
+        let figures = ["Mean KLD", "Same top p"].map(|label| number_after(&said, label));
+        if let [Some(mean), Some(same_top)] = figures {
+            return Divergence { mean, same_top };
+        }
     }
+    panic!("the host never printed its figures:\n{said}");
 }
 
 /// Runs `model` on the board and on the CPU, and `control` on the CPU.

@@ -7,9 +7,9 @@ use crate::{Setup, gguf, lines_of_ours, macs, run};
 use std::collections::BTreeMap;
 
 /// Mean KL divergence from the CPU on the decoded weights.
-const GATE: f64 = 5e-4;
+pub const GATE: f64 = 5e-4;
 /// How far the control must lie above what is measured.
-const CONTROL: f64 = 10.0;
+pub const CONTROL: f64 = 10.0;
 /// Of the multiply-accumulates of 32 rows or more.
 const SHARE: f64 = 0.99;
 

@@ -21,18 +21,21 @@ fn hear(s: &Setup, mut c: Command, model: &Path) -> Output {
     run(c.args(["-nt", "-t", "2", "-bs", "1"]))
 }
 
-/// What the encoder multiplies with weights for each 30 s of sound, and the decoder once for its
-/// cross attention. From the model's settings: the audio context, state and layers are the
-/// second, third and fifth number after the magic, the text layers the ninth.
-fn expected(model: &Path) -> BTreeMap<Product, usize> {
+/// Audio context, state, layers and text layers of a model: the second, third, fifth and ninth number after
+/// the magic.
+fn settings(model: &Path) -> [usize; 4] {
     let file = std::fs::File::open(model).expect("the model opens");
     let mut head = [0; 48];
     std::io::Read::read_exact(&mut { file }, &mut head).expect("a header");
-    let setting = |i: usize| {
+    [1, 2, 4, 8].map(|i| {
         let at = 4 + 4 * i;
         u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes")) as usize
-    };
-    let (rows, state, blocks, text_blocks) = (setting(1), setting(2), setting(4), setting(8));
+    })
+}
+
+/// What the encoder multiplies with weights for each 30 s of sound, and the decoder once for its
+/// cross attention.
+fn expected([rows, state, blocks, text_blocks]: [usize; 4]) -> BTreeMap<Product, usize> {
     BTreeMap::from([
         // Query, key, value and output; and key and value of each decoder block.
         ((state, state, rows), 4 * blocks + 2 * text_blocks),
@@ -42,10 +45,11 @@ fn expected(model: &Path) -> BTreeMap<Product, usize> {
 }
 
 /// Every product on the board from weights that stay there, although whisper gives them no names.
-/// Returns how many.
-fn check(report: &Path, model: &Path) -> usize {
+/// Returns how many, and in how many parts of graphs.
+fn check(report: &Path, model: &Path) -> [usize; 2] {
     let report = macs::read(report);
-    let expected = expected(model);
+    let settings = settings(model);
+    let expected = expected(settings);
     let list: Vec<Product> =
         expected.iter().flat_map(|(p, n)| std::iter::repeat_n(*p, *n)).collect();
     assert_eq!(macs::share(&report, &list), 1.0);
@@ -57,7 +61,12 @@ fn check(report: &Path, model: &Path) -> usize {
         *ran.entry((k, n, m)).or_default() += 1;
     }
     assert_eq!(ran, expected);
-    list.len()
+    let parts = report["graphs"].as_u64().expect("a count") as usize;
+    // Query, key and value of a block go together, although key and value are copied between them. Of the
+    // decoder's keys the host scales each, which ends a part.
+    let [.., blocks, text_blocks] = settings;
+    assert_eq!(parts, 4 * blocks + text_blocks + 1);
+    [list.len(), parts]
 }
 
 /// The interface that the plugin says it found, after checking both transcripts.
@@ -73,10 +82,10 @@ fn transcribe(host: PathBuf, model: &str) -> String {
     let [alone, heard] = [&alone, &with].map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
     assert!(heard.contains("ask not what your country can do for you"), "{heard}");
     assert_eq!(alone, heard);
-    let products = check(&report, &model);
+    let [products, parts] = check(&report, &model);
     let lines = lines_of_ours(&with);
     println!(
-        "{}, {}: {products} products on the board; {:.1} s on the CPU, {:.1} s simulated\n{}",
+        "{}, {}: {products} products on the board in {parts} parts of graphs; {:.1} s on the CPU, {:.1} s simulated\n{}",
         s.host.file_name().expect("a folder").to_string_lossy(),
         model.file_name().expect("a file").to_string_lossy(),
         on_cpu.as_secs_f64(),

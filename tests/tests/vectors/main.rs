@@ -10,10 +10,10 @@ mod bench;
 mod charge;
 mod conv;
 mod exec;
-mod jobs;
 mod json;
 mod passes;
 mod programs;
+mod reference;
 mod refused;
 mod shapes;
 mod structure;
@@ -60,7 +60,7 @@ fn run(file: &File, files: &[File]) -> Ran {
         (Some("rk3588-chain/1"), ..) => programs::chain(file),
         (Some("rk3588-layout/1"), ..) => shapes::layout(file),
         (Some("rk3588-plan/1"), ..) => shapes::plan(file),
-        (Some("rk3588-jobs/1"), ..) => jobs::jobs(file),
+        (Some("rk3588-jobs/1"), ..) => reference::jobs(file),
         (Some("rk3588-exec/1"), Some("exec"), _) => exec::exec(file),
         (Some("rk3588-exec/1"), Some("saturation"), _) => exec::saturation(file),
         (Some("rk3576-vec/1"), Some(kind), _) => structure::later(file, &format!("rk3576 {kind}")),
@@ -110,6 +110,10 @@ fn vectors_every_file_is_run() {
         ("layout fp16", 1, 252),
         ("plan", 1, 143),
         ("jobs fp16", 3, 50),
+        ("jobs bf16", 1, 12),
+        ("jobs int4", 1, 8),
+        ("jobs int8", 1, 12),
+        ("jobs tf32", 1, 1),
         ("exec fp16", 7, 2000),
         ("exec fp16_f32out", 2, 400),
         ("exec bf16", 2, 448),

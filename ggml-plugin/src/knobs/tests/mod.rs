@@ -4,6 +4,7 @@ mod file;
 use super::suggest;
 use super::value::{Bad, parse};
 use super::*;
+use crate::route::Wanted;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -25,9 +26,22 @@ fn knobs(vars: &[(&str, &str)]) -> Knobs {
 fn defaults() {
     let k = knobs(&[]);
     let expected = Knobs {
+        experts: ExpertsPolicy {
+            mode: ExpertsMode::Auto,
+            native: true,
+            min_tokens: 512,
+            min_rows: 64,
+            min_work: 340_000_000,
+            group: None,
+        },
+        moe_cache: Budget::Auto,
+        moe_wait: false,
+        packed: Packed::On,
+        packed_bytes: None,
         device: Device::Real,
         min_m: 32,
         min_m_quant: 128,
+        attention: AttentionPolicy { on: true, min_kv: 1024, min_tokens: 16, unmasked: false },
         n_threads: 5,
         cache: Budget::Auto,
         reserve: None,
@@ -35,12 +49,16 @@ fn defaults() {
         quant_resident: Residency::Auto,
         f16_resident: Residency::Auto,
         no_prepack: false,
+        fuse: true,
+        wanted: Wanted::default(),
+        quant_int8: None,
         dequant_threads: None,
         affinity: Affinity::Auto,
         verify: Verify::Auto,
         calibrate: Calibrate::Auto,
         abi_adapt: false,
         stats: false,
+        counters: Counters::On,
         report: None,
         log_stderr: false,
         log_level: LogLevel::Info,
@@ -139,14 +157,14 @@ fn a_warning_names_all_there_is_to_know() {
         [r#"ROCKET_ABI="yes please" (environment) is not in the range adapt; using none"#]
     );
     assert_eq!(
-        knobs(&[("ROCKET_MOE", "1")]).warnings,
-        [r#"ROCKET_MOE="1" (environment) has no effect yet (later: experts on the NPU)"#]
+        knobs(&[("ROCKET_TRACE", "1")]).warnings,
+        [r#"ROCKET_TRACE="1" (environment) has no effect yet (later: this diagnostic)"#]
     );
     assert_eq!(
-        knobs(&[("ROCKET_INT4_GROUP", "x")]).warnings,
+        knobs(&[("ROCKET_RK3576_NCAL", "x")]).warnings,
         [
-            "ROCKET_INT4_GROUP=\"x\" (environment) is not in the range 0..65536, and it has no effect \
-          yet (later: the int4 routes)"
+            "ROCKET_RK3576_NCAL=\"x\" (environment) is not in the range 1..1000, and it has no effect \
+          yet (later: the RK3576)"
         ]
     );
 }
@@ -158,6 +176,24 @@ fn quantized_products_never_start_below_the_others() {
     let k = knobs(&[("ROCKET_MIN_M", "200"), ("ROCKET_MIN_M_QUANT", "100")]);
     assert_eq!((k.min_m_quant, k.warnings.len()), (200, 1));
     assert!(k.warnings[0].contains("ROCKET_MIN_M_QUANT") && k.warnings[0].contains("using 200"));
+}
+
+#[test]
+fn formats_of_products() {
+    let wanted = |vars: &[(&str, &str)]| knobs(vars).wanted;
+    let none = Wanted::default();
+    assert_eq!(wanted(&[]), none);
+    assert_eq!(wanted(&[("ROCKET_BF16", "1")]), Wanted { bf16: true, ..none });
+    assert_eq!(wanted(&[("ROCKET_INT8_HADAMARD", "1")]), none, "of a format that is off");
+    let int8 = [("ROCKET_INT8", "1"), ("ROCKET_INT8_HADAMARD", "1")];
+    assert_eq!(wanted(&int8[..1]), Wanted { int8: Some(false), ..none });
+    assert_eq!(wanted(&int8), Wanted { int8: Some(true), ..none });
+    let int4 = [("ROCKET_INT4", "1"), ("ROCKET_INT4_GROUP", "64"), ("ROCKET_INT4_HADAMARD", "0")];
+    assert_eq!(wanted(&int4[..1]), Wanted { int4: Some((128, true)), ..none });
+    assert_eq!(wanted(&int4), Wanted { int4: Some((64, false)), ..none });
+    assert!(!knobs(&[("ROCKET_NO_FUSE", "1")]).fuse);
+    let native = |word| knobs(&[("ROCKET_QUANT_INT8", word)]).quant_int8;
+    assert_eq!(["auto", "0", "1"].map(native), [None, Some(false), Some(true)]);
 }
 
 #[test]
@@ -212,6 +248,18 @@ fn flags_and_words() {
             expected[at.iter().position(|n| *n == name).unwrap()] = on;
             assert_eq!((got, k.warnings.len()), (expected, warns), "{name}={text}");
         }
+    }
+
+    for (text, expected) in [
+        ("", Counters::On),
+        ("1", Counters::On),
+        ("on", Counters::On),
+        ("0", Counters::Off),
+        ("Off", Counters::Off),
+        ("/x/y", Counters::In("/x/y".into())),
+    ] {
+        let k = knobs(&[("ROCKET_COUNTERS", text)]);
+        assert_eq!((k.counters, k.warnings.len()), (expected, 0), "{text}");
     }
 
     for (text, verify, calibrate) in [
@@ -305,6 +353,24 @@ fn unknown_names() {
     assert_eq!(knobs(&[("ROCKET_CACHES", "1"), ("ROCKET_VECTORS_", "1")]).warnings.len(), 2);
 }
 
+/// Whatever this repository's scripts export reaches the plugin of a host they start: none of it
+/// may be taken for a misspelt setting.
+#[test]
+fn variables_of_the_scripts_are_known() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let patterns = ["scripts/*", "scripts/lib/*", ".ci/*"].map(|p| format!("{root}/{p}"));
+    let files = patterns.iter().flat_map(|p| glob::glob(p).unwrap()).flatten();
+    let text: String = files.filter_map(|f| std::fs::read_to_string(f).ok()).collect();
+    let word = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let names: std::collections::BTreeSet<&str> =
+        text.split(word).filter(|w| w.starts_with("ROCKET_") && *w != "ROCKET_").collect();
+    assert!(names.contains("ROCKET_CACHE") && names.contains("ROCKET_MUTATE_MOST"), "{names:?}");
+    for name in names {
+        let warnings = knobs(&[(name, "1")]).warnings;
+        assert!(!warnings.iter().any(|w| w.contains("is not known")), "{name}: {warnings:?}");
+    }
+}
+
 /// Each knob has a default of its own kind in its own range, a help of one sentence, and a name
 /// and key that lead back to it.
 #[test]
@@ -338,7 +404,8 @@ fn no_name_of_the_reference_is_missing() {
         RK3576_KCHUNK RK3576_FORCESPLIT RK3576_WSA RK3576_WDEV RK3576_CALSCAN RK3576_CALROWS \
         RK3576_CALMAP RK3576_PROF_CVT16 MM_PROFILE FA_TIMING FA_CHECKSUM FA_DUMP_OP FA_DUMP_DIR \
         DEBUG DEBUG_GRAPH VERIFY CPU_FORWARD TRACE AB DUMP";
-    let ours = "DEVICE STATS REPORT CONFIG PROFILE CALIBRATE ABI";
+    let ours = "DEVICE STATS COUNTERS REPORT CONFIG PROFILE CALIBRATE ABI QUANT_INT8 MOE_WAIT \
+        PACKED_DIR PACKED_MB";
     let split = |s: &'static str| s.split_whitespace().map(|w| format!("ROCKET_{w}"));
     let expected: BTreeSet<_> = split(words).chain(split(ours)).collect();
     let got: BTreeSet<_> = KNOBS.iter().map(|k| k.name.to_owned()).collect();
@@ -367,7 +434,8 @@ fn in_range(knob: &Knob, value: &Value) -> bool {
         (Kind::Cores, Value::Cores(c)) => {
             !c.is_empty() && c.is_sorted_by(|a, b| a < b) && c.iter().all(|&n| n < 1024)
         }
-        (Kind::Path, Value::Path(p)) => !p.as_os_str().is_empty(),
+        (Kind::Folder, Value::Flag(_)) => true,
+        (Kind::Path | Kind::Folder, Value::Path(p)) => !p.as_os_str().is_empty(),
         (Kind::Name, Value::Name(n)) => !n.is_empty(),
         _ => false,
     }
@@ -394,7 +462,7 @@ proptest! {
                 Ok(Some(v)) | Err(Bad::Clamped(v)) => {
                     prop_assert!(in_range(knob, &v), "{} {text:?} {v:?}", knob.name);
                     // What is printed as used can be written again.
-                    if !matches!(knob.kind, Kind::Path | Kind::Name) {
+                    if !matches!(knob.kind, Kind::Path | Kind::Folder | Kind::Name) {
                         prop_assert_eq!(parse(knob, v.text().as_ref()), Ok(Some(v)));
                     }
                 }

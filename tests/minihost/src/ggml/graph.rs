@@ -25,6 +25,18 @@ pub struct Node<'c> {
     pub(super) context: PhantomData<&'c Context>,
 }
 
+/// Operands of an attention.
+#[derive(Debug)]
+pub struct FlashAttn<'c> {
+    pub q: Node<'c>,
+    pub k: Node<'c>,
+    pub v: Node<'c>,
+    pub mask: Option<Node<'c>>,
+    pub sinks: Option<Node<'c>>,
+    /// Scale, ALiBi bias, soft-cap.
+    pub numbers: [f32; 3],
+}
+
 /// Nodes in the order of their computation.
 #[derive(Debug)]
 pub struct Graph<'c> {
@@ -114,6 +126,69 @@ impl Context {
         Ok(node)
     }
 
+    /// `activation` times those of a stack of weights that `ids` names.
+    ///
+    /// # Errors
+    /// The shapes do not belong together (the host would abort), or the context is full.
+    pub fn mul_mat_id<'c>(
+        &'c self,
+        stack: Node<'c>,
+        activation: Node<'c>,
+        ids: Node<'c>,
+        name: &str,
+    ) -> Result<Node<'c>> {
+        self.take()?;
+        let [w, a, i] = [stack, activation, ids].map(|t| t.ne());
+        let plain = w[3] == 1 && a[3] == 1 && i[2..] == [1, 1];
+        let belongs = w[0] == a[0] && a[2] == i[1] && i[0] % a[1] == 0;
+        if !plain || !belongs || Type(ids.tensor().dtype) != Type::I32 || stack.is_transposed() {
+            bail!("a stack of {w:?} does not multiply {a:?} by {i:?}");
+        }
+        let (w, a, i) = (stack.as_ptr(), activation.as_ptr(), ids.as_ptr());
+        // SAFETY: live tensors of shapes that belong together.
+        let node = self.node(unsafe { (self.host.f.mul_mat_id)(self.ptr, w, a, i) })?;
+        self.name(node, name)?;
+        Ok(node)
+    }
+
+    /// Flash attention, with F32 as its declared precision, as llama.cpp has it.
+    ///
+    /// # Errors
+    /// The shapes do not belong together (the host would abort), it knows no sinks, or the context
+    /// is full.
+    pub fn flash_attn<'c>(&'c self, op: &FlashAttn<'c>, name: &str) -> Result<Node<'c>> {
+        self.take()?;
+        let [q, k, v] = [op.q, op.k, op.v].map(|t| t.ne());
+        let streams = k[3] == q[3] && v[3] == q[3];
+        if k[0] != q[0] || k[1] != v[1] || k[2] != v[2] || q[2] % k[2] != 0 || !streams {
+            bail!("attention of {q:?}, {k:?} and {v:?}");
+        }
+        if let Some(m) = op.mask.map(|m| m.ne())
+            && (m[0] != k[1] || m[1] < q[1] || q[2] % m[2] != 0 || q[3] % m[3] != 0)
+        {
+            bail!("a mask of {m:?} for {q:?} and {k:?}");
+        }
+        let [scale, max_bias, softcap] = op.numbers;
+        let mask = op.mask.map_or(null_mut(), Node::as_ptr);
+        let (q, k, v) = (op.q.as_ptr(), op.k.as_ptr(), op.v.as_ptr());
+        // SAFETY: live tensors of shapes that belong together.
+        let node = self.node(unsafe {
+            (self.host.f.flash_attn)(self.ptr, q, k, v, mask, scale, max_bias, softcap)
+        })?;
+        // SAFETY: an attention.
+        unsafe { (self.host.f.flash_prec)(node.as_ptr(), 10) };
+        if let Some(sinks) = op.sinks {
+            let add = self.host.add_sinks.context("this host knows no sinks")?;
+            if sinks.ne() != [op.q.ne()[2], 1, 1, 1] || sinks.tensor().dtype != 0 {
+                bail!("sinks of {:?}", sinks.ne());
+            }
+            // SAFETY: an attention without sinks, and as many floats as it has heads.
+            unsafe { add(node.as_ptr(), sinks.as_ptr()) };
+        }
+        self.name(node, name)?;
+        Ok(node)
+    }
+
     /// The sum of two tensors of one shape.
     ///
     /// # Errors
@@ -150,10 +225,12 @@ impl Context {
     ) -> Result<Node<'c>> {
         self.take()?;
         let whole = t.bytes(self.host);
-        let first = t.nb()[0];
-        let strides = [first, nb[0], nb[1], nb[2]];
-        let last: usize = ne.iter().zip(strides).map(|(&n, s)| (n - 1) as usize * s).sum();
-        if ne.iter().any(|&n| n < 1) || offset + last + first > whole {
+        let row = self.host.row_bytes(Type(t.tensor().dtype), usize::try_from(ne[0])?)?;
+        if t.is_transposed() {
+            bail!("a view of rows with gaps between elements");
+        }
+        let last: usize = ne[1..].iter().zip(nb).map(|(&n, s)| (n - 1) as usize * s).sum();
+        if ne.iter().any(|&n| n < 1) || offset + last + row > whole {
             bail!("a view of {ne:?} by {nb:?} from {offset} is beyond {whole} bytes");
         }
         // SAFETY: inside the tensor.

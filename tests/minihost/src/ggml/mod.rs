@@ -6,7 +6,7 @@ mod graph;
 mod memory;
 mod types;
 
-pub use graph::{Context, Graph, Node};
+pub use graph::{Context, FlashAttn, Graph, Node};
 pub use memory::{Backend, Buffer, Region};
 pub use types::Type;
 
@@ -56,10 +56,13 @@ functions! {
     op_name = c"ggml_op_name": fn(i32) -> *const c_char;
     nbytes = c"ggml_nbytes": fn(*const Tensor) -> usize;
     mul_mat = c"ggml_mul_mat": fn(Object, *mut Tensor, *mut Tensor) -> *mut Tensor;
+    mul_mat_id = c"ggml_mul_mat_id": fn(Object, *mut Tensor, *mut Tensor, *mut Tensor) -> *mut Tensor;
     add = c"ggml_add": fn(Object, *mut Tensor, *mut Tensor) -> *mut Tensor;
     rms_norm = c"ggml_rms_norm": fn(Object, *mut Tensor, f32) -> *mut Tensor;
     view_4d = c"ggml_view_4d": fn(Object, *mut Tensor, i64, i64, i64, i64, usize, usize, usize, usize) -> *mut Tensor;
     permute = c"ggml_permute": fn(Object, *mut Tensor, i32, i32, i32, i32) -> *mut Tensor;
+    flash_attn = c"ggml_flash_attn_ext": fn(Object, *mut Tensor, *mut Tensor, *mut Tensor, *mut Tensor, f32, f32, f32) -> *mut Tensor;
+    flash_prec = c"ggml_flash_attn_ext_set_prec": fn(*mut Tensor, i32);
     new_graph = c"ggml_new_graph_custom": fn(Object, usize, bool) -> Object;
     build_forward = c"ggml_build_forward_expand": fn(Object, *mut Tensor);
     graph_n_nodes = c"ggml_graph_n_nodes": fn(Object) -> i32;
@@ -104,8 +107,12 @@ pub struct Device(usize);
 #[derive(Debug)]
 pub struct Host {
     f: Functions,
+    /// Newer than the oldest hosts.
+    add_sinks: Option<AddSinks>,
     cpu: Device,
 }
+
+type AddSinks = unsafe extern "C" fn(*mut Tensor, *mut Tensor);
 
 /// Sets or removes variables of this process.
 ///
@@ -195,7 +202,10 @@ impl Host {
             bail!("no CPU backend of ggml could be loaded from {}", dir.display());
         }
         static HOST: OnceLock<Host> = OnceLock::new();
-        let host = HOST.get_or_init(|| Host { f, cpu: Device(cpu as usize) });
+        let add_sinks = find(&libraries, c"ggml_flash_attn_ext_add_sinks").ok();
+        // SAFETY: the exported function of this name has this signature (public headers).
+        let add_sinks = add_sinks.map(|f| unsafe { std::mem::transmute::<usize, AddSinks>(f) });
+        let host = HOST.get_or_init(|| Host { f, add_sinks, cpu: Device(cpu as usize) });
         anyhow::ensure!(host.cpu.0 == cpu as usize, "one ggml a process");
         Ok(host)
     }
@@ -213,6 +223,11 @@ impl Host {
         // SAFETY: a terminated name.
         let device = unsafe { (self.f.dev_by_name)(OURS.as_ptr()) };
         Ok((!device.is_null()).then_some(Device(device as usize)))
+    }
+
+    /// Whether attention can have sinks (ggml-abi 2.6).
+    pub fn has_sinks(&self) -> bool {
+        self.add_sinks.is_some()
     }
 
     /// The CPU's device.

@@ -49,6 +49,12 @@ impl Type {
     pub const F16: Type = Type(1);
     /// bfloat16.
     pub const BF16: Type = Type(30);
+    /// Integers of 32 bits; not of weights.
+    pub const I32: Type = Type(26);
+    /// Blocks of 32 of 4 bits with a scale.
+    pub const Q4_0: Type = Type(2);
+    /// 4-bit floats with an exponent for 32 of them, of newer hosts.
+    pub const MXFP4: Type = Type(39);
     /// Blocks of 32 with a scale.
     pub const Q8_0: Type = Type(8);
     /// The common 4-bit type.

@@ -1,0 +1,5 @@
+//! Prints the routing contract: `docs/routing.md`.
+
+fn main() {
+    print!("{}", ggml_rocket::route::reference::markdown());
+}
