@@ -1,10 +1,13 @@
-//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: the simulated board.
+//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: the kernel's patches and the
+//! simulated board.
 
 #![forbid(unsafe_code)]
 
+mod patch;
 mod sim;
 
 use clap::{Parser, Subcommand};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Operator command line for Rockchip NPUs on mainline Linux.
@@ -17,6 +20,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// The patches for the kernel's driver: what they are, and which a source has.
+    Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -30,6 +35,7 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     let done = match command {
+        Command::Patch(arguments) => patch::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
     };
     done.unwrap_or_else(|e| {
@@ -48,5 +54,13 @@ fn usage(e: &clap::Error) -> ExitCode {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(sim::RUN_FAILED),
         (true, false) => ExitCode::from(FAILED),
+    }
+}
+
+/// To standard output. A reader that has seen enough ends the program in silence.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
     }
 }
