@@ -33,6 +33,7 @@
 pub mod assumptions;
 pub mod listing;
 pub mod serve;
+pub mod silicon;
 pub mod timing;
 
 mod check;

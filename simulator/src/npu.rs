@@ -7,6 +7,7 @@ use crate::kernel::sched::Job;
 use crate::kernel::space::Dma;
 use crate::lut::Tables;
 use crate::machine::Machine;
+use crate::pc::Kick;
 use crate::regs::RegFile;
 use crate::{CORES, Fault, Rule, core, pc, poison};
 use rocket_runtime::plan::cost;
@@ -15,6 +16,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// The clock that an idle NPU is parked at (kernel-and-uapi C.2).
 const BOOT_HZ: u64 = 200_000_000;
+
+/// Raw status: the block that a program ended in is done (kernel-and-uapi B.2). Of the two groups of
+/// registers that silicon alternates between, one is modelled.
+const DPU_DONE: u32 = 0x100;
+const PPU_DONE: u32 = 0x400;
 
 /// What a core keeps between tasks.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub struct Npu {
     pub weight: Image,
     /// The look-up tables.
     pub tables: Tables,
+    /// What PC_INTERRUPT_RAW_STATUS shows after the last program.
+    pub status: u32,
     last: Option<Extents>,
     scratch: core::Scratch,
     /// The image unfolded to rows.
@@ -43,12 +51,29 @@ pub struct Run<'a> {
     pub dma: Dma,
     core: usize,
     task: usize,
+    /// The task at hand is the first of its job.
+    first: bool,
     faults: Vec<Fault>,
     /// Modelled time so far.
     ns: u64,
 }
 
 impl Run<'_> {
+    /// Whether the core works at all, and the job is not to hang from the start.
+    fn sound(&self) -> Result<(), Hang> {
+        let number = self.job.number;
+        if self.machine.wedged[self.core % CORES].load(Relaxed) {
+            return Err(Hang::new(Rule::CoreWedged, format!("core {}", self.core)));
+        }
+        if self.faults.contains(&Fault::HangJob(number)) {
+            return Err(self.injected("job hangs on request"));
+        }
+        if self.faults.contains(&Fault::IommuFault(number)) {
+            return Err(self.injected("IOMMU fault on request"));
+        }
+        Ok(())
+    }
+
     /// A kick of the program controller.
     pub fn kicked(&mut self) {
         self.ns += RK3588.timing.kick_ns;
@@ -69,6 +94,7 @@ impl Run<'_> {
             return Err(Hang::new(Rule::JobTooLong, message));
         }
         self.task += 1;
+        self.first = false;
         Ok(())
     }
 
@@ -146,6 +172,7 @@ impl Npu {
             feature: Image::default(),
             weight: Image::default(),
             tables: Tables::new(),
+            status: 0,
             last: None,
             scratch: core::Scratch::default(),
             rows: Vec::new(),
@@ -164,11 +191,32 @@ impl Npu {
 
     /// Runs a job; false when it hangs.
     pub fn run_job(&mut self, job: &Job, machine: &Machine, core: usize) -> bool {
+        self.run(job, machine, core, |npu, run| npu.run_tasks(run))
+    }
+
+    /// Runs one kick of a driver that is not ours, which counts as a job; false when it hangs.
+    pub fn run_kick(&mut self, kick: Kick, job: &Job, machine: &Machine, core: usize) -> bool {
+        self.run(job, machine, core, |npu, run| {
+            // Where that driver's jobs begin, the NPU cannot know.
+            run.first = false;
+            run.sound()?;
+            pc::kick(npu, run, kick)
+        })
+    }
+
+    fn run(
+        &mut self,
+        job: &Job,
+        machine: &Machine,
+        core: usize,
+        tasks: impl FnOnce(&mut Npu, &mut Run<'_>) -> Result<(), Hang>,
+    ) -> bool {
         let faults = machine.job_faults(job.number, true);
         let dma = Dma::new(&job.space);
-        let mut run = Run { machine, job, dma, core, task: 0, faults, ns: RK3588.timing.job_ns };
+        let ns = RK3588.timing.job_ns;
+        let mut run = Run { machine, job, dma, core, task: 0, first: true, faults, ns };
         self.regs.begin_job();
-        match self.run_tasks(&mut run) {
+        match tasks(self, &mut run) {
             Ok(()) => {
                 machine.count(|c| c.modelled_ns[core % CORES] += run.ns);
                 true
@@ -184,26 +232,17 @@ impl Npu {
     }
 
     fn run_tasks(&mut self, run: &mut Run<'_>) -> Result<(), Hang> {
-        let number = run.job.number;
-        if run.machine.wedged[run.core % CORES].load(Relaxed) {
-            return Err(Hang::new(Rule::CoreWedged, format!("core {}", run.core)));
-        }
-        if run.faults.contains(&Fault::HangJob(number)) {
-            return Err(run.injected("job hangs on request"));
-        }
-        if run.faults.contains(&Fault::IommuFault(number)) {
-            return Err(run.injected("IOMMU fault on request"));
-        }
+        run.sound()?;
         let job = run.job;
         if job.batched {
             let first = job.tasks[0];
-            pc::kick(self, run, first.regcmd, first.regcmd_count, job.tasks.len())?;
+            pc::kick(self, run, Kick::of(first.regcmd, first.regcmd_count, job.tasks.len()))?;
         } else {
             for t in &job.tasks {
-                pc::kick(self, run, t.regcmd, t.regcmd_count, 1)?;
+                pc::kick(self, run, Kick::of(t.regcmd, t.regcmd_count, 1))?;
             }
         }
-        if run.faults.contains(&Fault::LoseInterrupt(number)) {
+        if run.faults.contains(&Fault::LoseInterrupt(job.number)) {
             return Err(run.injected("completion interrupt lost on request"));
         }
         Ok(())
@@ -223,14 +262,16 @@ impl Npu {
         if run.faults.contains(&Fault::HangTask { job: number, task: now }) {
             return Err(run.injected("task hangs on request"));
         }
-        let done = match check::pass(mask)? {
+        let pass = check::pass(mask)?;
+        self.status = if matches!(pass, Pass::Pooling) { PPU_DONE } else { DPU_DONE };
+        let done = match pass {
             Pass::Convolution => {
                 let kept = Kept {
                     feature: &self.feature,
                     weight: &self.weight,
                     last: self.last,
                     tables: &self.tables,
-                    first: now == 0,
+                    first: run.first,
                     chained: run.job.batched,
                 };
                 let plan = check::program(&self.regs, &kept)?;

@@ -54,18 +54,29 @@ pub struct Program {
     pub findings: Vec<(Rule, String)>,
 }
 
-/// Runs `tasks` programs in one kick: the first at `addr`, `count` words long; each further one
-/// where the one before it links to.
-pub fn kick(
-    npu: &mut Npu,
-    run: &mut Run<'_>,
-    addr: u32,
-    count: u32,
-    tasks: usize,
-) -> Result<(), Hang> {
-    let mut addr = u64::from(addr);
-    // The driver programs the length in units of 128 bits (npu-rk3588 1.4).
-    let mut amount = (u64::from(count).div_ceil(2)).saturating_sub(1);
+/// What the driver writes to the controller (npu-rk3588 1.4, kernel-and-uapi B.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kick {
+    /// PC_BASE_ADDRESS: where the first program lies.
+    pub base_address: u32,
+    /// PC_REGISTER_AMOUNTS: its length in units of 128 bits, less one.
+    pub register_amounts: u32,
+    /// Programs to run, from PC_TASK_CON.
+    pub tasks: usize,
+}
+
+impl Kick {
+    /// For a program of `count` words.
+    pub fn of(regcmd: u32, count: u32, tasks: usize) -> Kick {
+        let register_amounts = count.div_ceil(2).saturating_sub(1);
+        Kick { base_address: regcmd, register_amounts, tasks }
+    }
+}
+
+/// Runs the programs of one kick: each further one lies where the one before it links to.
+pub fn kick(npu: &mut Npu, run: &mut Run<'_>, kick: Kick) -> Result<(), Hang> {
+    let tasks = kick.tasks;
+    let (mut addr, mut amount) = (u64::from(kick.base_address), u64::from(kick.register_amounts));
     let bits = npu.regs.assume.register_amounts_bits;
     run.kicked();
     for done in 1..=tasks {

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A power domain, a clock and a regulator for the fake NPU, which write down what
- * is asked of them. On the real board the firmware hangs when the rate is changed
- * with the domain off; here that is a line in the log.
+ * A power domain, a clock, a regulator and reset lines for the fake NPU. The first
+ * three write down what is asked of them: on the real board the firmware hangs when
+ * the rate is changed with the domain off; here that is a line in the log. A reset
+ * clears the core's registers, and is counted where whoever answers as the NPU can
+ * see it.
  */
 
 #include <linux/clk-provider.h>
+#include <linux/io.h>
+#include <linux/iommu.h>
 #include <linux/module.h>
 #include <linux/of.h>
 #include <linux/platform_device.h>
 #include <linux/pm_domain.h>
 #include <linux/regulator/driver.h>
 #include <linux/regulator/of_regulator.h>
+#include <linux/reset-controller.h>
 
 #define say(format, ...) pr_notice("fakepower: " format "\n", ##__VA_ARGS__)
 
@@ -108,6 +113,71 @@ static const struct regulator_desc rail = {
 	.n_voltages = 61,
 };
 
+/* As in board.dts: two lines a core; the counts lie where no core has registers. */
+#define WINDOW 0x7f000000
+#define CORE_STRIDE 0x10000
+#define RESET_COUNTS 0x7f1f0000
+#define CORES 3
+
+static const char * const names[CORES] = { "7f000000.npu", "7f010000.npu", "7f020000.npu" };
+static void __iomem *reset_counts, *pc[CORES];
+
+/* Until its reset a hung core may still write where its domain leads. */
+static void tell_what_is_attached(unsigned int core)
+{
+	struct device *dev = bus_find_device_by_name(&platform_bus_type, NULL, names[core]);
+	struct iommu_domain *domain = dev ? iommu_get_domain_for_dev(dev) : NULL;
+
+	say("reset of core %u with %s attached", core,
+	    domain && domain->type == IOMMU_DOMAIN_UNMANAGED ? "its domain" : "nothing");
+	put_device(dev);
+}
+
+static int reset_assert(struct reset_controller_dev *rcdev, unsigned long id)
+{
+	unsigned int core = id / 2;
+
+	if (id % 2 == 0) {
+		tell_what_is_attached(core);
+		memset_io(pc[core], 0, 0x40);
+		writel(readl(reset_counts + 4 * core) + 1, reset_counts + 4 * core);
+	}
+	return 0;
+}
+
+static int reset_deassert(struct reset_controller_dev *rcdev, unsigned long id)
+{
+	return 0;
+}
+
+static const struct reset_control_ops reset_ops = {
+	.assert = reset_assert,
+	.deassert = reset_deassert,
+};
+
+static struct reset_controller_dev resets = {
+	.ops = &reset_ops,
+	.owner = THIS_MODULE,
+	.nr_resets = 2 * CORES,
+};
+
+static int resets_register(struct device *dev)
+{
+	int i;
+
+	reset_counts = devm_ioremap(dev, RESET_COUNTS, 0x1000);
+	if (!reset_counts)
+		return -ENOMEM;
+	for (i = 0; i < CORES; i++) {
+		pc[i] = devm_ioremap(dev, WINDOW + i * CORE_STRIDE, 0x1000);
+		if (!pc[i])
+			return -ENOMEM;
+		writel(0, reset_counts + 4 * i);
+	}
+	resets.of_node = dev->of_node;
+	return devm_reset_controller_register(dev, &resets);
+}
+
 static int fakepower_probe(struct platform_device *pdev)
 {
 	struct device *dev = &pdev->dev;
@@ -125,6 +195,10 @@ static int fakepower_probe(struct platform_device *pdev)
 	rdev = devm_regulator_register(dev, &rail, &config);
 	if (IS_ERR(rdev))
 		return PTR_ERR(rdev);
+
+	err = resets_register(dev);
+	if (err)
+		return err;
 
 	err = pm_genpd_init(&domain, NULL, true);
 	if (err)
@@ -149,5 +223,5 @@ static struct platform_driver fakepower_driver = {
 /* Never unloaded: nothing here is undone. */
 builtin_platform_driver(fakepower_driver);
 
-MODULE_DESCRIPTION("Power domain, clock and regulator of a fake NPU");
+MODULE_DESCRIPTION("Power domain, clock, regulator and resets of a fake NPU");
 MODULE_LICENSE("GPL");
