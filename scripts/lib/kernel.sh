@@ -127,3 +127,15 @@ kernel_build() {
 kernel_patch() {
   patch -d "$1" -p1 -s -F0 --no-backup-if-mismatch <"$2" >&2
 }
+
+# kernel_variant DIR LINE: what mainline changed since the driver of that line of kernels, of which one release may
+# need other words than the next.
+kernel_variant() {
+  local file
+  for file in "$KERNEL_PATCHES/variants/$2"[.-]*patch; do
+    patch -d "$1" -p1 -s -F0 --dry-run <"$file" >/dev/null 2>&1 || continue
+    kernel_patch "$1" "$file"
+    return
+  done
+  return 1
+}
