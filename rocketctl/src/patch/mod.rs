@@ -200,6 +200,78 @@ mod tests {
         }
     }
 
+    /// The mechanisms that the public series is described by (kernel-and-uapi C.2), in other words than
+    /// ours; and mainline's.
+    #[test]
+    fn the_same_matter_by_other_hands() {
+        let run =
+            |body: &str| format!("static struct dma_fence *rocket_job_run(void) {{ {body} }}\n");
+        let irq = |body: &str| format!("static void rocket_job_handle_irq(void) {{ {body} }}\n");
+        let attach = "ret = iommu_attach_group(job->domain->domain, core->iommu_group);";
+        let detach = "iommu_detach_group(NULL, iommu_group_get(core->dev));";
+        let kept = format!(
+            "if (core->mapped != job->domain) {{ if (core->mapped) {{ {detach} put(core->mapped); }} {attach} }}"
+        );
+        let reset = |body: &str| format!("static void\nrocket_reset(int a)\n{{\n{body}\n}}\n");
+        let stop = "rocket_pc_writel(core, OPERATION_ENABLE, 0x0);";
+        let guarded = "scoped_guard(mutex, &core->job_lock) { done(core); }";
+        let kick = |n: &str| {
+            format!("static void rocket_job_hw_submit(void) {{ PC_TASK_CON_TASK_NUMBER({n}); }}\n")
+        };
+        let job = |field: &str| format!("struct drm_rocket_job {{ __u64 tasks; {field} }};\n");
+        let file = |field: &str| format!("struct rocket_file_priv {{ {field} }};\n");
+        let free = |body: &str| format!("void rocket_gem_bo_free(void) {{ {body} }}\n");
+        let tasks = |body: &str| format!("static int rocket_copy_tasks(void) {{ {body} }}\n");
+        for (id, source, want) in [
+            ("keep-attached", run(&kept) + &irq("signal();"), State::There),
+            ("keep-attached", run(attach) + &irq(detach), State::Missing),
+            ("keep-attached", run(attach) + &irq("signal();"), State::Half),
+            (
+                "domain-allocator",
+                file("int domain;") + &free("drm_mm_remove_node(a);"),
+                State::There,
+            ),
+            (
+                "domain-allocator",
+                file("struct drm_mm mm;") + &free("bo->driver_priv->mm;"),
+                State::Missing,
+            ),
+            ("task-array", tasks("fail: return ret;"), State::There),
+            ("task-array", tasks("fail: kvfree(rjob->tasks); return ret;"), State::Missing),
+            ("batched-submit", kick("job->batched ? n : 1") + &job("__u32 flags;"), State::There),
+            ("batched-submit", kick("1") + &job(""), State::Missing),
+            ("batched-submit", kick("1") + &job("__u32 flags;"), State::Half),
+            (
+                "reset-before-detach",
+                reset(&format!("rocket_core_reset(core);\n{detach}")),
+                State::There,
+            ),
+            (
+                "reset-before-detach",
+                reset(&format!("{detach}\nrocket_core_reset(core);")),
+                State::Missing,
+            ),
+            (
+                "completion-lock",
+                irq(&format!("mutex_lock(&core->job_lock); {stop} next();")),
+                State::There,
+            ),
+            ("completion-lock", irq(&format!("{stop} {guarded}")), State::Missing),
+            (
+                "clocks-by-name",
+                "static const char * const ids[] = { \"aclk\", \"hclk\" };".to_owned(),
+                State::There,
+            ),
+            ("clocks-by-name", "// \"aclk\"\n".to_owned(), State::Missing),
+            ("clock-lever", "static ulong rocket_npu_clk_hz;".to_owned(), State::There),
+            ("voltage", "err = regulator_set_voltage (r, lo, hi);".to_owned(), State::There),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("rocket_job.c"), &source).unwrap();
+            assert_eq!(of(dir.path(), id), want, "{id}: {source}");
+        }
+    }
+
     #[test]
     fn a_folder_without_a_driver_is_an_error_with_its_name() {
         let dir = tempfile::tempdir().unwrap();
