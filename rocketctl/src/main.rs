@@ -1,8 +1,9 @@
-//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: the kernel's patches and the
-//! simulated board.
+//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: what is wrong with a board, the kernel's
+//! patches, and the simulated board.
 
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod patch;
 mod sim;
 
@@ -20,6 +21,16 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// What is wrong with this board, and the command that mends it.
+    ///
+    /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
+    /// good, 1 something to do, 2 an error, 3 too little can be seen.
+    Doctor(doctor::Arguments),
+    /// What a check of the doctor is about.
+    Explain {
+        /// As the doctor prints it.
+        id: String,
+    },
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
@@ -35,6 +46,8 @@ fn main() -> ExitCode {
         Err(e) => return usage(&e),
     };
     let done = match command {
+        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Patch(arguments) => patch::run(arguments),
         Command::Sim(arguments) => sim::run(arguments),
     };

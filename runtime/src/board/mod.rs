@@ -1,4 +1,13 @@
 //! What can be read of the machine, always below a root path (`/` on a live one).
+//!
+//! [`Root`] is the layer that operator tools read through: every reading is a value or the reason why there is
+//! none, and what was looked at is written down.
+
+mod facts;
+mod root;
+
+pub use facts::{AccelNode, CorePower, DtNode, Facts};
+pub use root::{Absent, Identity, LogLine, Reading, Root, Stat, Why};
 
 use std::path::Path;
 

@@ -1,0 +1,35 @@
+use super::super::Check;
+use super::super::finding::Finding;
+use super::access_group::{asked, listed};
+use rocket_runtime::board::Facts;
+
+const ID: &str = "access.stale-login";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "Groups are given to a session when it begins. Who was added to one since then has to log in again, \
+              or start a shell with newgrp.",
+    after: &["access.group"],
+    required: false,
+    run,
+};
+
+fn run(facts: &Facts) -> Finding {
+    let Some((stat, who)) = asked(facts) else {
+        return Finding::unknown(ID, "the session's groups", "the node or the user cannot be seen");
+    };
+    let name = who.name.clone().unwrap_or_default();
+    let late = who.uid != 0
+        && stat.mode & 0o006 != 0o006
+        && !who.groups.contains(&stat.group)
+        && listed(facts, &stat.group, &name) == Some(true);
+    if !late {
+        return Finding::ok(ID, "the session has the groups that it should");
+    }
+    let group = &stat.group;
+    Finding::fail(ID, format!("this session began before {name} was in {group}"))
+        .cause("Log out and in, or start a shell that has the group.")
+        .seen("/etc/group", format!("{group} with {name}"))
+        .seen("groups of this session", who.groups.join(" "))
+        .fix(format!("newgrp {group}"), "rocketctl doctor --only access.stale-login", "exit")
+}

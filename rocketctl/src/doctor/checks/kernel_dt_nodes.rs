@@ -1,0 +1,42 @@
+use super::super::Check;
+use super::super::finding::Finding;
+use rocket_runtime::board::Facts;
+
+const ID: &str = "kernel.dt-nodes";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "Each NPU core is a node of the device tree whose status must be okay. Mainline leaves them \
+              disabled on many boards (rock-5a, rock-5c, edge2 and others), where nobody has described the \
+              rail yet. An overlay enables cores and IOMMUs and names the rail; without the domain-supply \
+              the rail may simply be off (kernel-and-uapi D.1).",
+    after: &["board.soc"],
+    required: true,
+    run,
+};
+
+fn run(facts: &Facts) -> Finding {
+    let cores = facts.nodes.len();
+    let off: Vec<_> = facts.nodes.iter().filter(|n| !n.enabled).collect();
+    if cores == 0 {
+        return Finding::fail(ID, "the device tree has no NPU node").cause(
+            "The kernel's device tree is older than the driver (6.18), or another's. Boot the one that \
+             came with the kernel.",
+        );
+    }
+    if off.is_empty() {
+        return Finding::ok(ID, format!("{cores} cores in the device tree"));
+    }
+    let mut finding = Finding::fail(ID, format!("{} of {cores} cores are disabled", off.len())).cause(
+        "The board's device tree leaves the NPU off. An overlay turns it on: look whether vdd_npu_s0 is \
+         the rail's label on this board, compile it, and have the boot loader apply it.",
+    );
+    for node in off {
+        finding = finding.seen(format!("{}/status", node.path), "disabled");
+    }
+    finding.fix(
+        "rocketctl explain kernel.dt-nodes",
+        "rocketctl doctor --only kernel.dt-nodes",
+        "remove the overlay from the boot loader's list",
+    )
+}

@@ -1,0 +1,39 @@
+use super::super::Check;
+use super::super::finding::Finding;
+use rocket_runtime::board::Facts;
+
+const ID: &str = "kernel.late-probe";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "Late in the boot the kernel switches off every rail that nobody has claimed. If the driver is a \
+              module and comes after that, its rail is gone. The module belongs in the initramfs then, or \
+              into the kernel.",
+    after: &["kernel.dt-nodes"],
+    required: false,
+    run,
+};
+
+fn run(facts: &Facts) -> Finding {
+    if let Err(absent) = &facts.log {
+        return Finding::unread(ID, "whether the rail was cut before the driver came", absent);
+    }
+    let off = facts.log_with("vdd_npu_s0: disabling").next();
+    let came = facts.log_with("rocket").next();
+    let before = |a: Option<f64>, b: Option<f64>| matches!((a, b), (Some(a), Some(b)) if a < b);
+    match (off, came) {
+        (Some(off), Some(came)) if before(off.seconds, came.seconds) && facts.accel.is_empty() => {
+            let at = |s: Option<f64>| s.map_or_else(|| "?".to_owned(), |s| format!("{s:.3} s"));
+            Finding::fail(ID, "the driver came after its rail was switched off")
+                .cause("The module is loaded too late: put it into the initramfs.")
+                .seen("kernel log", format!("{}: {}", at(off.seconds), off.text))
+                .seen("kernel log", format!("{}: {}", at(came.seconds), came.text))
+                .fix(
+                    "echo rocket | sudo tee -a /etc/initramfs-tools/modules && sudo update-initramfs -u",
+                    "lsinitramfs /boot/initrd.img-$(uname -r) | grep rocket.ko",
+                    "sudo sed -i /^rocket$/d /etc/initramfs-tools/modules && sudo update-initramfs -u",
+                )
+        }
+        _ => Finding::ok(ID, "the rail was not cut before the driver came"),
+    }
+}

@@ -1,0 +1,30 @@
+use super::super::Check;
+use super::super::finding::Finding;
+use rocket_runtime::board::Facts;
+
+const ID: &str = "speed.power-control";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "power/control of a core must be auto. With on it never rests: it stays warm, and the clock is never \
+              parked.",
+    after: &["kernel.probe"],
+    required: false,
+    run,
+};
+
+fn run(facts: &Facts) -> Finding {
+    let pinned = facts.power.iter().find(|c| c.control.as_deref() == Ok("on"));
+    match (pinned, facts.power.first()) {
+        (Some(core), _) => Finding::warn(ID, "a core is kept on for good")
+            .cause("It never rests, and the clock is never parked.")
+            .seen(format!("{}/control", core.path), "on")
+            .fix(
+                format!("echo auto | sudo tee {}/control", core.path),
+                "rocketctl doctor --only speed.power-control",
+                "none: on is never right",
+            ),
+        (None, Some(_)) => Finding::ok(ID, "cores rest when they have nothing to do"),
+        (None, None) => Finding::unknown(ID, "whether cores rest", "the driver has no core"),
+    }
+}
