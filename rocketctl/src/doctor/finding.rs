@@ -246,7 +246,7 @@ fn paragraph(out: &mut String, text: &str, indent: usize) {
 }
 
 /// Lines of at most `width` characters; a longer word has one of its own, cut to it.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         let mut word = word.to_owned();

@@ -83,7 +83,8 @@ pub fn explain(id: &str) -> Result<()> {
         [] => String::new(),
         ids => format!("\nLooked at only where nothing is wrong with: {}\n", ids.join(", ")),
     };
-    print(&format!("{id}\n\n{}\n{after}", check.explain))
+    let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
+    print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
 }
 
 fn required() -> Vec<&'static str> {

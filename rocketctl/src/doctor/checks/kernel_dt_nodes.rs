@@ -9,7 +9,20 @@ pub const CHECK: Check = Check {
     explain: "Each NPU core is a node of the device tree whose status must be okay. Mainline leaves them \
               disabled on many boards (rock-5a, rock-5c, edge2 and others), where nobody has described the \
               rail yet. An overlay enables cores and IOMMUs and names the rail; without the domain-supply \
-              the rail may simply be off (kernel-and-uapi D.1).",
+              the rail may simply be off (kernel-and-uapi D.1). For a board whose rail is vdd_npu_s0:\n\n\
+              /dts-v1/;\n/plugin/;\n\
+              &rknn_core_0 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
+              sram-supply = <&vdd_npu_s0>; };\n\
+              &rknn_core_1 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
+              sram-supply = <&vdd_npu_s0>; };\n\
+              &rknn_core_2 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
+              sram-supply = <&vdd_npu_s0>; };\n\
+              &rknn_mmu_0 { status = \"okay\"; };\n\
+              &rknn_mmu_1 { status = \"okay\"; };\n\
+              &rknn_mmu_2 { status = \"okay\"; };\n\
+              &pd_npu { domain-supply = <&vdd_npu_s0>; };\n\n\
+              Compile it with dtc -@ -I dts -O dtb. Armbian takes it by user_overlays in armbianEnv.txt, \
+              extlinux by fdtoverlays; Debian's tree is changed with fdtoverlay.",
     after: &["board.soc"],
     required: true,
     run,
