@@ -44,6 +44,7 @@ pub fn run(
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_noise::noise;
     use super::super::verify::Mode;
     use super::super::{Attended, Done, MatMul};
     use super::*;
@@ -75,16 +76,6 @@ mod tests {
 
     const SHAPE: Shape =
         Shape { tokens: 5, n_kv: 40, heads: 4, kv_heads: 2, key: 16, value: 24, streams: 1 };
-
-    fn noise(seed: u32, len: usize) -> Vec<f32> {
-        let mut x = seed;
-        (0..len)
-            .map(|_| {
-                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (x >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
 
     fn go(damage: fn(&mut [f32]), trouble: Option<Trouble>, mode: Mode) -> Result<(), Redo> {
         let s = SHAPE;

@@ -178,6 +178,7 @@ impl CodedRows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exec::test_noise::noise;
     use proptest::prelude::*;
 
     fn numerics(bits: usize, group: usize, rotate: bool) -> Numerics {
@@ -208,13 +209,7 @@ mod tests {
             rotated: bool,
             seed: u32,
         ) {
-            let mut x = seed;
-            let data: Vec<f32> = (0..rows * k)
-                .map(|_| {
-                    x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                    (x >> 8) as f32 / (1 << 23) as f32 - 1.0
-                })
-                .collect();
+            let data = noise(seed, rows * k);
             let numerics = numerics(bits, group, rotated);
             let mut want = data.clone();
             if rotated {

@@ -23,6 +23,8 @@ pub mod residency;
 pub mod scale;
 #[cfg(any(test, feature = "test-engine"))]
 pub mod test_engine;
+#[cfg(test)]
+mod test_noise;
 pub mod times;
 pub mod verify;
 pub mod weight;

@@ -230,20 +230,11 @@ fn spread(len: usize, count: usize) -> impl Iterator<Item = usize> {
 mod tests {
     use super::*;
     use crate::exec::activation::{Activation, Prepared};
+    use crate::exec::test_noise::noise;
 
     const M: usize = 12;
     const K: usize = 256;
     const N: usize = 96;
-
-    fn noise(seed: u32, len: usize) -> Vec<f32> {
-        let mut x = seed;
-        (0..len)
-            .map(|_| {
-                x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                (x >> 8) as f32 / (1 << 23) as f32 - 1.0
-            })
-            .collect()
-    }
 
     /// The exact product, then what `damage` makes of it.
     fn compare(damage: impl FnOnce(&mut [f32])) -> Result<(), String> {

@@ -34,7 +34,7 @@ pub struct Check {
 /// See [`run`].
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run these checks only; what they depend on runs unseen.
+    /// Print these checks only, and what keeps them from an answer.
     #[arg(long, value_name = "ID")]
     only: Vec<String>,
     /// Leave these checks out.
@@ -56,15 +56,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let mut report = examine(&arguments.root)?;
-    if !arguments.only.is_empty() || !arguments.skip.is_empty() {
-        let wanted = |f: &Finding| {
-            let named = |ids: &[String]| ids.iter().any(|i| i == f.id);
-            (arguments.only.is_empty() || named(&arguments.only)) && !named(&arguments.skip)
-        };
-        report.findings.retain(wanted);
-        report = Report::new(report.findings, &required());
-    }
+    let report = chosen(examine(&arguments.root)?, &arguments.only, &arguments.skip);
     let out = match arguments.json {
         true => serde_json::to_string_pretty(&report)? + "\n",
         false => report.text(),
@@ -85,6 +77,18 @@ pub fn explain(id: &str) -> Result<()> {
     };
     let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
     print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
+}
+
+/// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing
+/// good of the board.
+fn chosen(report: Report, only: &[String], skip: &[String]) -> Report {
+    let named = |ids: &[String], id: &str| ids.iter().any(|i| i == id);
+    let asked = |f: &Finding| (only.is_empty() || named(only, f.id)) && !named(skip, f.id);
+    let roots: Vec<&str> =
+        report.findings.iter().filter(|f| asked(f)).filter_map(|f| f.because).collect();
+    let wanted = |f: &Finding| asked(f) || roots.contains(&f.id);
+    let findings = report.findings.iter().filter(|f| wanted(f)).cloned().collect();
+    Report::new(findings, &required())
 }
 
 fn required() -> Vec<&'static str> {

@@ -140,6 +140,24 @@ fn checks_depend_on_those_before_them() {
     }
 }
 
+/// What `verify` of a fix runs must not call a board ready whose check could not be made.
+#[test]
+fn one_check_alone() {
+    let ids = |report: &Report| report.findings.iter().map(|f| f.id).collect::<Vec<_>>();
+    let one = |board: &str, only: &str| {
+        let only = [only.to_owned()];
+        super::chosen(examine(&boards().join(board)).unwrap(), &only, &[])
+    };
+    let ready = one("rk3588-series", "speed.clock");
+    assert_eq!((ids(&ready), ready.exit), (vec!["speed.clock"], 0));
+    let skipped = one("rk3588s-nodes-disabled", "speed.clock");
+    assert_eq!((ids(&skipped), skipped.exit), (vec!["kernel.dt-nodes", "speed.clock"], 1));
+    well_formed(&skipped);
+    let stock = examine(&boards().join("rk3588-stock")).unwrap();
+    let less = super::chosen(stock, &[], &["speed.clock".to_owned()]);
+    assert!(!ids(&less).contains(&"speed.clock") && less.exit == 1);
+}
+
 /// A2 and neighbours.
 #[test]
 fn nodes_that_are_disabled() {

@@ -5,6 +5,7 @@ use super::*;
 use crate::exec::engine::Rules as EngineRules;
 use crate::exec::identity;
 use crate::exec::npu::NpuEngine;
+use crate::exec::test_noise::noise;
 use crate::exec::verify::Mode;
 use crate::exec::weight::{Decode, Form};
 use crate::route::Codes;
@@ -15,16 +16,6 @@ use std::sync::Arc;
 const K: usize = 128;
 const N: usize = 80;
 const EXPERTS: usize = 5;
-
-fn noise(seed: u32, len: usize) -> Vec<f32> {
-    let mut x = seed;
-    (0..len)
-        .map(|_| {
-            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (x >> 8) as f32 / (1 << 23) as f32 - 1.0
-        })
-        .collect()
-}
 
 fn engine(rules: Rules) -> NpuEngine {
     let options = Options { workers: 3, drain_on_signals: false, ..Options::default() };

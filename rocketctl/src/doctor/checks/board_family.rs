@@ -36,7 +36,7 @@ fn run(facts: &Facts) -> Finding {
             .fix(
                 "sudo apt install -t trixie-backports linux-image-arm64",
                 "rocketctl doctor --only board.family",
-                "sudo apt remove linux-image-arm64",
+                "choose the former kernel in the boot menu",
             ),
         (None, None) if compatible.iter().any(|c| c.starts_with("rockchip,rk35")) => {
             Finding::ok(ID, "no NPU in the device tree")

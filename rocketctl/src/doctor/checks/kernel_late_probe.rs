@@ -1,6 +1,6 @@
 use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use rocket_runtime::board::{Facts, LogLine};
 
 const ID: &str = "kernel.late-probe";
 
@@ -19,7 +19,10 @@ fn run(facts: &Facts) -> Finding {
         return Finding::unread(ID, "whether the rail was cut before the driver came", absent);
     }
     let off = facts.log_with("vdd_npu_s0: disabling").next();
-    let came = facts.log_with("rocket").next();
+    // "rocket fdab0000.npu: …", or the line of the DRM device.
+    let ours =
+        |l: &&LogLine| l.text.starts_with("rocket ") || l.text.contains("Initialized rocket");
+    let came = facts.log.iter().flatten().find(ours);
     let before = |a: Option<f64>, b: Option<f64>| matches!((a, b), (Some(a), Some(b)) if a < b);
     match (off, came) {
         (Some(off), Some(came)) if before(off.seconds, came.seconds) && facts.accel.is_empty() => {

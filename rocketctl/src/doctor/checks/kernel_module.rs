@@ -46,7 +46,7 @@ fn run(facts: &Facts) -> Finding {
             .fix(
                 "sudo apt install -t trixie-backports linux-image-arm64",
                 "modinfo rocket",
-                "sudo apt remove linux-image-arm64",
+                "choose the former kernel in the boot menu",
             ),
         (Ok(false), Err(absent)) => Finding::unknown(
             ID,

@@ -32,17 +32,19 @@ fn run(facts: &Facts) -> Finding {
                 format!("echo 0 | sudo tee {PARAMETER}"),
             ),
         (Err(_), Ok(hz)) if *hz >= WANTED => Finding::ok(ID, format!("{} MHz", hz / 1_000_000)),
-        (Err(_), clock) if clock.is_ok() || facts.interface() == Some((0, 0)) => {
-            Finding::warn(ID, "the clock is the boot's, and this driver cannot raise it")
-                .cause(
-                    "Patched drivers have a parameter for it, the only safe way: about 1.4 times the \
-                     speed at 600 MHz (reported).",
-                )
-                .seen("/sys/kernel/debug/clk/scmi_clk_npu/clk_rate", now.unwrap_or_else(|e| e.to_string()))
-                .seen(PARAMETER, "not there")
-                .fix(INSTALL_PATCHES, "rocketctl doctor --only speed.clock", REMOVE_PATCHES)
+        (Err(_), Err(absent)) if facts.interface() != Some((0, 0)) => {
+            Finding::unread(ID, "the clock", absent)
         }
-        (Err(_), Err(absent)) => Finding::unread(ID, "the clock", absent),
-        (Err(_), Ok(_)) => Finding::unknown(ID, "the clock", "it cannot be read"),
+        (Err(_), _) => Finding::warn(ID, "the clock is the boot's, and this driver cannot raise it")
+            .cause(
+                "Patched drivers have a parameter for it, the only safe way: about 1.4 times the \
+                 speed at 600 MHz (reported).",
+            )
+            .seen(
+                "/sys/kernel/debug/clk/scmi_clk_npu/clk_rate",
+                now.unwrap_or_else(|e| e.to_string()),
+            )
+            .seen(PARAMETER, "not there")
+            .fix(INSTALL_PATCHES, "rocketctl doctor --only speed.clock", REMOVE_PATCHES),
     }
 }
