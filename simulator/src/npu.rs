@@ -272,7 +272,7 @@ impl Npu {
                     last: self.last,
                     tables: &self.tables,
                     first: run.first,
-                    chained: run.job.batched,
+                    chained: run.job.batched && now > 0,
                 };
                 let plan = check::program(&self.regs, &kept)?;
                 run.tell(&plan.findings);

@@ -136,3 +136,57 @@ fn a_fault_meets_its_kick_and_a_reset_ends_it() {
     assert_eq!(kicks, [Some(0x100), None, Some(0x100)]);
     assert_eq!(p.result(), p.setup.expected());
 }
+
+/// Two programs in one kick, the second where the first links to: whether each result is right, and the rules broken.
+fn chained(kind: Option<Kind>) -> ([bool; 2], Vec<Rule>) {
+    let rig = Rig::new(quick());
+    let [mut s, mut t] = [0; 2].map(|_| Setup::new(&rig, Shape { wide: true, ..SHAPE }));
+    let mut words = Vec::new();
+    for setup in [&mut s, &mut t] {
+        words.extend(match kind {
+            Some(kind) => retyped(setup, kind),
+            None => setup.words.clone(),
+        });
+    }
+    let program = rig.words(&words);
+    words[122] = word(0x10, program.iova() + 1008);
+    words[123] = word(0x14, 62);
+    // The rig's buffers at their addresses, in memory that is not the rig's.
+    let ram = Ram { base: 0, words: Mutex::new(vec![!0; program.iova() as usize / 8 + 512]) };
+    let bytes = kind.map_or(16, |k| k.bits) / 8;
+    for setup in [&s, &t] {
+        for (buf, len) in [(&setup.input, 16 * 64 * bytes), (&setup.weights, 32 * 64 * bytes)] {
+            let from = buf.take(0, len as usize);
+            ram.write(buf.iova().into(), bytemuck::cast_slice(&from)).unwrap();
+        }
+    }
+    ram.write(program.iova().into(), &words).unwrap();
+    let (ram, silicon) = (Arc::new(ram), Silicon::new(Config::default()));
+    let mut core = silicon.core(0, Arc::clone(&ram) as Arc<dyn Bus>);
+    assert_eq!(core.kick(Kick::of(program.iova(), 126, 2)), Some(0x100));
+    let right = [&s, &t].map(|setup| {
+        let mut out = vec![0u64; SHAPE.out_bytes() as usize / 8];
+        ram.read(setup.output.iova().into(), &mut out).unwrap();
+        unpack(bytemuck::cast_slice(&out), 16, 32, true) == setup.expected()
+    });
+    (right, silicon.explanations().iter().map(|e| e.rule).collect())
+}
+
+#[test]
+fn programs_of_one_kick() {
+    assert_eq!(chained(None), ([true, true], vec![]));
+    // Integers are right in the first program of a chain only.
+    assert_eq!(chained(Some(INT8_F32)), ([true, false], vec![Rule::ChainedIntegers]));
+}
+
+/// Where a driver's jobs begin the NPU does not know: what the kick before left in the CBUF may be used.
+#[test]
+fn operands_stay_from_kick_to_kick() {
+    let mut p = Product::new(Config::default());
+    assert_eq!(p.core.kick(p.kick), Some(0x100));
+    let again = encode(&Shape { data_reuse: true, ..SHAPE }, [INPUT, WEIGHTS, OUTPUT, 0]);
+    p.ram.write(PROGRAM.into(), &again).unwrap();
+    p.ram.write(OUTPUT.into(), &vec![!0; SHAPE.out_bytes() as usize / 8]).unwrap();
+    assert_eq!(p.core.kick(p.kick), Some(0x100));
+    assert_eq!((p.result(), p.silicon.explanations()), (p.setup.expected(), vec![]));
+}

@@ -240,19 +240,10 @@ mod tests {
         /// A rotation keeps every product, whatever the length.
         #[test]
         fn rotated_rows_have_the_same_products(k in 1usize..300, seed: u32) {
-            let noise = |seed: u32| -> Vec<f32> {
-                let mut x = seed;
-                (0..k)
-                    .map(|_| {
-                        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-                        (x >> 8) as f32 / (1 << 23) as f32 - 1.0
-                    })
-                    .collect()
-            };
             let dot = |a: &[f32], b: &[f32]| {
                 a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>()
             };
-            let (mut a, mut b) = (noise(seed), noise(!seed));
+            let (mut a, mut b) = (noise(seed, k), noise(!seed, k));
             let want = dot(&a, &b);
             rotate(&mut a);
             rotate(&mut b);

@@ -102,7 +102,7 @@ pub struct Kept<'a> {
     pub tables: &'a Tables,
     /// The task to check is the first of its job.
     pub first: bool,
-    /// All tasks of the job run in one kick.
+    /// The task follows another in the same kick.
     pub chained: bool,
 }
 

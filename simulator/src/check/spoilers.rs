@@ -29,7 +29,7 @@ pub fn check(r: &RegFile, plan: &mut Plan, kept: &Kept<'_>) {
         plan.findings.push((Rule::FcDataBank, format!("FC_DATA_BANK = {bank}")));
         plan.spoil_percent = plan.spoil_percent.max(r.assume.fc_data_bank_spoils_percent);
     }
-    if kept.chained && !kept.first && plan.format.integer() {
+    if kept.chained && plan.format.integer() {
         plan.findings.push((Rule::ChainedIntegers, format!("{:?}", plan.format)));
         plan.spoil_percent = 100;
     }

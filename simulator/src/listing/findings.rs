@@ -102,7 +102,7 @@ fn judge(
                 last: None,
                 tables,
                 first: !matches!(place, Place::AfterSame | Place::Chained { index: 1.., .. }),
-                chained: matches!(place, Place::Chained { .. }),
+                chained: matches!(place, Place::Chained { index: 1.., .. }),
             };
             check::program(r, &kept).map(|plan| plan.findings)
         }
