@@ -6,15 +6,17 @@
 mod doctor;
 mod patch;
 mod sim;
+mod ui;
 
 use clap::{Parser, Subcommand};
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Operator command line for Rockchip NPUs on mainline Linux.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
+    #[command(flatten)]
+    globals: ui::Globals,
     #[command(subcommand)]
     command: Command,
 }
@@ -41,15 +43,15 @@ enum Command {
 const FAILED: u8 = 2;
 
 fn main() -> ExitCode {
-    let Arguments { command } = match Arguments::try_parse() {
+    let Arguments { globals, command } = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(e) => return usage(&e),
     };
     let done = match command {
-        Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
-        Command::Patch(arguments) => patch::run(arguments),
-        Command::Sim(arguments) => sim::run(arguments),
+        Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {
         eprintln!("rocketctl: {e:#}");
@@ -67,13 +69,5 @@ fn usage(e: &clap::Error) -> ExitCode {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(sim::RUN_FAILED),
         (true, false) => ExitCode::from(FAILED),
-    }
-}
-
-/// To standard output. A reader that has seen enough ends the program in silence.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
     }
 }

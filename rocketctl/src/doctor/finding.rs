@@ -1,5 +1,6 @@
 //! What a check finds, and how findings become a verdict, an exit status, text and JSON.
 
+use anstyle::{AnsiColor, Style};
 use rocket_runtime::board::Absent;
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -31,6 +32,17 @@ impl Status {
             Status::Unknown => "unknown",
             Status::Skipped => "skipped",
         }
+    }
+
+    fn style(self) -> Style {
+        let color = match self {
+            Status::Ok => AnsiColor::Green,
+            Status::Warn => AnsiColor::Yellow,
+            Status::Fail => AnsiColor::Red,
+            Status::Unknown => AnsiColor::Magenta,
+            Status::Note | Status::Skipped => return Style::new().dimmed(),
+        };
+        Style::new().fg_color(Some(color.into()))
     }
 
     fn glyph(self) -> char {
@@ -186,14 +198,14 @@ impl Report {
         with(Status::Fail).chain(with(Status::Warn)).find_map(|f| f.fix.first())
     }
 
-    /// For people: what needs action first, then the rest, a line each.
-    pub fn text(&self) -> String {
+    /// For people: what needs action first, then the rest, a line each, which `quiet` leaves out.
+    pub fn text(&self, quiet: bool, colored: bool) -> String {
         let mut out = String::new();
         let (act, rest): (Vec<_>, Vec<_>) = self.findings.iter().partition(|f| f.needs_action());
         let mut ordered = act.clone();
         ordered.sort_by_key(|f| f.status != Status::Fail);
         for f in ordered {
-            line(&mut out, f);
+            line(&mut out, f, colored);
             paragraph(&mut out, &f.cause, 6);
             for e in &f.evidence {
                 paragraph(&mut out, &format!("{}: {}", e.path, e.value), 6);
@@ -204,14 +216,17 @@ impl Report {
                 let _ = writeln!(out, "      undo:   {}", fix.undo);
             }
         }
-        if !act.is_empty() {
+        if !act.is_empty() && !quiet {
             out.push('\n');
         }
-        for f in rest {
-            line(&mut out, f);
+        for f in rest.into_iter().filter(|_| !quiet) {
+            line(&mut out, f, colored);
             paragraph(&mut out, &f.cause, 6);
         }
-        let _ = write!(out, "\n{}", self.verdict);
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&self.verdict);
         match self.next() {
             Some(fix) => _ = writeln!(out, "; next:\n    {}", fix.run),
             None => out.push('\n'),
@@ -221,7 +236,7 @@ impl Report {
 }
 
 /// One finding: glyph, word, id and title, and what keeps it from being known.
-fn line(out: &mut String, f: &Finding) {
+fn line(out: &mut String, f: &Finding, colored: bool) {
     let tail = match (f.because, &f.why) {
         (Some(id), _) => format!(" (because {id})"),
         (None, Some(why)) => format!(": {why}"),
@@ -229,10 +244,14 @@ fn line(out: &mut String, f: &Finding) {
     };
     let head = format!("{} {:<7} {:<20} ", f.status.glyph(), f.status.word(), f.id);
     let words = format!("{}{tail}", f.title);
+    let painted = match colored {
+        true => format!("{}{head}{}", f.status.style(), f.status.style().render_reset()),
+        false => head.clone(),
+    };
     let mut first = true;
     for part in wrapped(&words, 80 - head.len()) {
         let _ = match first {
-            true => writeln!(out, "{head}{part}"),
+            true => writeln!(out, "{painted}{part}"),
             false => writeln!(out, "{:w$}{part}", "", w = head.len()),
         };
         first = false;

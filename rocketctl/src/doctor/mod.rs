@@ -8,12 +8,13 @@ mod finding;
 #[cfg(test)]
 mod tests;
 
-use crate::print;
+use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use finding::{Finding, Report, Status};
-use rocket_runtime::board::{Facts, Root};
-use std::path::{Path, PathBuf};
+use rocket_runtime::board::{Facts, Reading, Root};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// One question about a machine.
@@ -25,10 +26,41 @@ pub struct Check {
     pub explain: &'static str,
     /// Checks that must not have failed before, nor be unknown where they are required.
     pub after: &'static [&'static str],
+    /// What it looks at.
+    pub about: About,
     /// Whether nothing can be said of the machine without it.
     pub required: bool,
     /// The answer.
-    pub run: fn(&Facts) -> Finding,
+    pub run: fn(&Case) -> Finding,
+}
+
+/// What a check looks at. All but the machine must have been named on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    Machine,
+}
+
+/// What is looked at: the machine, and what was named on the command line.
+#[derive(Debug)]
+pub struct Case {
+    /// The machine's.
+    pub facts: Facts,
+    /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
+    pub environment: Reading<BTreeMap<String, String>>,
+}
+
+impl Case {
+    /// Reads it all, once.
+    fn read(root: &Root) -> Case {
+        Case { facts: Facts::read(root), environment: root.environment() }
+    }
+
+    /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
+    fn concerns(&self, check: &Check) -> bool {
+        match check.about {
+            About::Machine => true,
+        }
+    }
 }
 
 /// See [`run`].
@@ -40,28 +72,21 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
-    /// The answer as JSON (docs/doctor.md).
-    #[arg(long)]
-    json: bool,
-    /// Look at a tree, as tests/boards has them, in place of this machine.
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    root: PathBuf,
 }
 
 /// Looks at a machine.
 ///
 /// # Errors
 /// An unknown check, or a root that is not there.
-pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report = chosen(examine(&arguments.root)?, &arguments.only, &arguments.skip);
-    let out = match arguments.json {
-        true => serde_json::to_string_pretty(&report)? + "\n",
-        false => report.text(),
-    };
-    print(&out)?;
+    let report = chosen(examine(&globals.root)?, &arguments.only, &arguments.skip);
+    match globals.json {
+        true => print_json(&report)?,
+        false => print(&report.text(globals.quiet, globals.colored()))?,
+    }
     Ok(ExitCode::from(report.exit))
 }
 
@@ -106,9 +131,9 @@ fn known(id: &str) -> Result<&'static Check> {
 /// All findings for the machine below a root path.
 fn examine(root: &Path) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    let facts = Facts::read(&root);
+    let case = Case::read(&root);
     let mut findings: Vec<Finding> = Vec::new();
-    for check in checks::ALL {
+    for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.
         let broken = check.after.iter().find_map(|id| {
             let f = findings.iter().find(|f| f.id == *id)?;
@@ -121,7 +146,7 @@ fn examine(root: &Path) -> Result<Report> {
         });
         findings.push(match broken {
             Some(because) => Finding::skipped(check.id, because),
-            None => (check.run)(&facts),
+            None => (check.run)(&case),
         });
     }
     Ok(Report::new(findings, &required()))

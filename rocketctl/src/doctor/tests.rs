@@ -105,7 +105,7 @@ fn well_formed(report: &Report) {
             }
         }
     }
-    let text = report.text();
+    let text = report.text(false, false);
     for line in text.lines().filter(|l| !l.trim_start().starts_with("fix:")) {
         let command =
             line.starts_with("    ") || line.contains("verify:") || line.contains("undo:");
@@ -124,8 +124,17 @@ fn every_board_has_its_findings_and_no_others() {
         well_formed(&report);
         let expected = fs::read_to_string(entry.path().with_extension("findings")).unwrap();
         let expected: Vec<&str> = expected.lines().filter(|l| !l.starts_with('#')).collect();
-        assert_eq!(wrong(&report), expected, "{}:\n{}", entry.path().display(), report.text());
-        insta::assert_snapshot!(entry.file_name().to_string_lossy().into_owned(), report.text());
+        assert_eq!(
+            wrong(&report),
+            expected,
+            "{}:\n{}",
+            entry.path().display(),
+            report.text(false, false)
+        );
+        insta::assert_snapshot!(
+            entry.file_name().to_string_lossy().into_owned(),
+            report.text(false, false)
+        );
         seen += 1;
     }
     assert!(seen >= 7, "{seen}");
@@ -195,7 +204,7 @@ fn a_kernel_that_cannot_be_looked_at() {
     };
     for board in [hidden(), hidden().set("lib/modules/6.1.0-other/modules.dep", "kernel/x.ko:\n")] {
         let report = board.ask();
-        assert_eq!(report.exit, 3, "{}", report.text());
+        assert_eq!(report.exit, 3, "{}", report.text(false, false));
         let f = report.findings.iter().find(|f| f.id == "kernel.module").unwrap();
         assert_eq!(f.status, Status::Unknown);
         assert!(f.why.as_ref().unwrap().contains("modinfo rocket"), "how to find out: {f:?}");

@@ -3,7 +3,7 @@
 mod catalog;
 mod source;
 
-use crate::print;
+use crate::ui::{Globals, print};
 use anyhow::Result;
 use catalog::{Patch, Tier, catalog};
 use clap::{Args, Subcommand};
@@ -22,20 +22,13 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Print the patches, what each gives and how much it matters.
-    List {
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    List,
     /// Tell which patches a driver's source has, by what it says and not by who said it.
     ///
     /// Exit status: 0 when it has all that are required, 1 when it has not, 2 for an error.
     Status {
         /// A kernel tree, or a folder with the driver's files.
         dir: PathBuf,
-        /// As JSON.
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -71,15 +64,15 @@ struct Line<'a> {
 ///
 /// # Errors
 /// What cannot be read, with its name.
-pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let all = catalog()?;
+pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
+    let (all, json) = (catalog()?, globals.json);
     match arguments.command {
-        Command::List { json } => {
+        Command::List => {
             let lines: Vec<Line<'_>> = all.iter().map(|p| line(p, None)).collect();
             print(&if json { json_of(&lines)? } else { table(&lines) })?;
             Ok(ExitCode::SUCCESS)
         }
-        Command::Status { dir, json } => {
+        Command::Status { dir } => {
             let source = Source::open(&dir)?;
             let lines: Vec<Line<'_>> =
                 all.iter().map(|p| line(p, Some(state(p, &source)))).collect();

@@ -1,5 +1,6 @@
 //! `sim board`, `sim status`, `sim inject`: what boards there are, and what one does.
 
+use crate::ui::print_json;
 use anyhow::Context;
 use clap::Args;
 use rocket_sim::serve::{Client, Status};
@@ -12,9 +13,6 @@ pub struct Named {
     /// The board's name.
     #[arg(long, value_name = "NAME")]
     board: String,
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -29,13 +27,6 @@ pub struct Inject {
     faults: Vec<Fault>,
 }
 
-#[derive(Debug, Args)]
-pub struct List {
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
-}
-
 fn connect(name: &str) -> anyhow::Result<Client> {
     let place = super::place(name)?;
     Client::connect(&place.node()).with_context(|| {
@@ -43,10 +34,10 @@ fn connect(name: &str) -> anyhow::Result<Client> {
     })
 }
 
-pub fn status(arguments: &Named) -> anyhow::Result<ExitCode> {
+pub fn status(arguments: &Named, json: bool) -> anyhow::Result<ExitCode> {
     let status = connect(&arguments.board)?.status()?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+    if json {
+        print_json(&status)?;
     } else {
         print!("{}", text(&status));
     }
@@ -106,8 +97,8 @@ pub fn inject(arguments: &Inject) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-pub fn list(arguments: &List) -> anyhow::Result<ExitCode> {
-    if arguments.json {
+pub fn list(json: bool) -> anyhow::Result<ExitCode> {
+    if json {
         let profiles: Vec<_> = DriverProfile::ALL
             .iter()
             .map(|p| {
@@ -122,7 +113,7 @@ pub fn list(arguments: &List) -> anyhow::Result<ExitCode> {
             .map(|(form, about)| serde_json::json!({ "form": form, "about": about }))
             .collect();
         let all = serde_json::json!({ "drivers": profiles, "faults": faults });
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        print_json(&all)?;
         return Ok(ExitCode::SUCCESS);
     }
     println!("Drivers (--driver NAME), on an RK3588:");

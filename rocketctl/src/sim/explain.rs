@@ -1,6 +1,6 @@
 //! `sim explain`, `sim rules`, `sim fit`: what the simulator knows about programs.
 
-use crate::print;
+use crate::ui::print;
 use anyhow::{Context, bail};
 use clap::Args;
 use rocket_sim::listing::{self, Listing};
@@ -14,9 +14,6 @@ pub struct Arguments {
     /// The program: raw little-endian 64-bit words, hex text with a word a line, or JSON with the
     /// words in it. "-" is standard input.
     file: PathBuf,
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
     /// Only the broken rules, not the words.
     #[arg(long)]
     brief: bool,
@@ -26,9 +23,6 @@ pub struct Arguments {
 pub struct Rules {
     /// All that is known of this rule.
     id: Option<String>,
-    /// As JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Largest file that is read; a program of a batched job has a few thousand words.
@@ -52,12 +46,12 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
 }
 
 /// Exit status 1 when a rule is broken that is more than a note.
-pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: &Arguments, json: bool) -> anyhow::Result<ExitCode> {
     let bytes = read(&arguments.file)?;
     let programs = listing::parse(&bytes).with_context(|| arguments.file.display().to_string())?;
     let listings: Vec<Listing> = programs.iter().map(listing::list).collect();
     let broken = listings.iter().flat_map(|l| &l.findings).any(|f| f.rule.class() != Class::Note);
-    let text = if arguments.json {
+    let text = if json {
         serde_json::to_string_pretty(&listings)? + "\n"
     } else if arguments.brief {
         listings.iter().map(brief).collect()
@@ -79,7 +73,7 @@ fn brief(listing: &Listing) -> String {
     lines.collect()
 }
 
-pub fn rules(arguments: &Rules) -> anyhow::Result<ExitCode> {
+pub fn rules(arguments: &Rules, json: bool) -> anyhow::Result<ExitCode> {
     let wanted: Vec<Rule> = match &arguments.id {
         None => Rule::ALL.to_vec(),
         Some(id) => {
@@ -88,7 +82,7 @@ pub fn rules(arguments: &Rules) -> anyhow::Result<ExitCode> {
             vec![rule]
         }
     };
-    let text = if arguments.json {
+    let text = if json {
         let list: Vec<_> = wanted.iter().map(|r| as_json(*r)).collect();
         serde_json::to_string_pretty(&list)? + "\n"
     } else if arguments.id.is_some() {

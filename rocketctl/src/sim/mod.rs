@@ -8,6 +8,7 @@ mod run;
 mod serve;
 mod target;
 
+use crate::ui::Globals;
 use clap::{Args, Subcommand};
 use rocket_sim::serve::Place;
 use rocket_sim::{Arithmetic, CORES, Config, DriverProfile, Fault};
@@ -37,7 +38,7 @@ enum Command {
     /// Make something go wrong on a running board.
     Inject(board::Inject),
     /// List driver profiles and the faults that can be injected.
-    Board(board::List),
+    Board,
     /// Decode a register program and list the rules it breaks.
     Explain(explain::Arguments),
     /// List every rule that programs and drivers are held to.
@@ -46,15 +47,16 @@ enum Command {
     Fit,
 }
 
-pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub fn run(arguments: Arguments, globals: &Globals) -> anyhow::Result<ExitCode> {
+    let json = globals.json;
     match arguments.command {
         Command::Run(a) => Ok(run::run(&a)),
         Command::Serve(a) => serve::run(&a),
-        Command::Status(a) => board::status(&a),
+        Command::Status(a) => board::status(&a, json),
         Command::Inject(a) => board::inject(&a),
-        Command::Board(a) => board::list(&a),
-        Command::Explain(a) => explain::run(&a),
-        Command::Rules(a) => explain::rules(&a),
+        Command::Board => board::list(json),
+        Command::Explain(a) => explain::run(&a, json),
+        Command::Rules(a) => explain::rules(&a, json),
         Command::Fit => explain::fit(),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A tree holds copies of the files at their paths. What is no plain file lies beside them: a device node as
 //! `NODE.stat` (`major minor mode owner group`, the last three as `660 root render`), the kernel's log as
-//! `cmd/dmesg.txt`, and what `id` prints for the user as `cmd/id.txt`.
+//! `cmd/dmesg.txt`, what `id` prints for the user as `cmd/id.txt`, and the environment as `cmd/env.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -223,6 +223,19 @@ impl Root {
         self.note("cmd/id.txt", parsed)
     }
 
+    /// Variables of the process's environment, or `cmd/env.txt` of a tree, as `env` prints it.
+    pub fn environment(&self) -> Reading<BTreeMap<String, String>> {
+        if self.is_live() {
+            let text = |v: std::ffi::OsString| v.to_string_lossy().into_owned();
+            return Ok(std::env::vars_os()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect());
+        }
+        let text = self.text("cmd/env.txt")?;
+        let pairs = text.lines().filter_map(|l| l.split_once('='));
+        Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
     /// The kernel's log, as far as it is kept.
     pub fn log(&self) -> Reading<Vec<LogLine>> {
         if self.is_live() {
@@ -432,7 +445,7 @@ mod tests {
         fn any_bytes(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
             let (_dir, root) = tree(&[("x", &bytes), ("y.stat", &bytes), ("cmd/id.txt", &bytes), ("cmd/dmesg.txt", &bytes)]);
             let _ = (root.text("x"), root.strings("x"), root.number::<i64>("x"), root.stat("y"));
-            let _ = (root.identity(), root.log());
+            let _ = (root.identity(), root.log(), root.environment());
         }
     }
 }

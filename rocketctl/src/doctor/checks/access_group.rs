@@ -1,5 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use rocket_runtime::board::{Facts, Identity, Stat};
 
 const ID: &str = "access.group";
@@ -9,6 +9,7 @@ pub const CHECK: Check = Check {
     explain: "Who wants to use the NPU must be in the node's group. /etc/group has who is; what a session may do \
               was decided when it began, which access.stale-login is about.",
     after: &["access.node"],
+    about: About::Machine,
     required: false,
     run,
 };
@@ -26,7 +27,8 @@ pub fn listed(facts: &Facts, group: &str, user: &str) -> Option<bool> {
     Some(line.rsplit(':').next()?.split(',').any(|u| u == user))
 }
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let Some((stat, who)) = asked(facts) else {
         return Finding::unknown(ID, "who may use the NPU", "the node or the user cannot be seen");
     };

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "access.node";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "The node is /dev/accel/accelN of the driver rocket, for the group render by this suite's rule. A \
               node for everybody works as well; whoever is on the machine can then use the NPU.",
     after: &["board.container"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let Some(node) = facts.rocket_nodes().next() else {
         return Finding::unknown(ID, "the node", "no accel node of the driver rocket is in sysfs");
     };

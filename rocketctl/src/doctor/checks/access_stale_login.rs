@@ -1,7 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use super::access_group::{asked, listed};
-use rocket_runtime::board::Facts;
 
 const ID: &str = "access.stale-login";
 
@@ -10,11 +9,13 @@ pub const CHECK: Check = Check {
     explain: "Groups are given to a session when it begins. Who was added to one since then has to log in again, \
               or start a shell with newgrp.",
     after: &["access.group"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let Some((stat, who)) = asked(facts) else {
         return Finding::unknown(ID, "the session's groups", "the node or the user cannot be seen");
     };

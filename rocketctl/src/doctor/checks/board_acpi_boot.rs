@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.acpi-boot";
 
@@ -10,11 +9,13 @@ pub const CHECK: Check = Check {
               builds for RK3588 boards can do either) leaves the kernel without it, whatever the kernel's \
               configuration says.",
     after: &[],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let a_board = facts.dmi.as_ref().is_ok_and(|name| !name.is_empty()) && facts.machine_is_arm();
     match (&facts.compatible, &facts.acpi) {
         (Ok(_), _) => Finding::ok(ID, "booted with a device tree"),

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.container";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "A container sees a device node and may still not open it: its device cgroup must list the node, \
               and in a user namespace the node's group is mapped to nobody unless it is kept.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let Some(marker) = facts.container else { return Finding::ok(ID, "not in a container") };
     let refused = facts.accel.iter().find(|n| matches!(n.open.as_deref(), Ok("EPERM" | "EACCES")));
     let Some(node) = refused else {

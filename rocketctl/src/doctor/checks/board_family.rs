@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.family";
 
@@ -10,11 +9,13 @@ pub const CHECK: Check = Check {
               vendor's rknpu in the vendor's kernels, which takes other programs. Which one a machine has \
               shows in its device tree.",
     after: &["board.acpi-boot"],
+    about: About::Machine,
     required: true,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let with = |part: &str| {
         facts.nodes.iter().find(|n| n.compatible.iter().any(|c| c.contains(part))).map(|n| &n.path)
     };

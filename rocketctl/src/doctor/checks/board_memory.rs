@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.memory";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "Weights that are packed for the NPU stay in memory beside the model; how many do is decided by what is \
               available (ROCKET_CACHE_MB limits it).",
     after: &["board.family"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let mib = |bytes: u64| bytes >> 20;
     match facts.memory {
         Some(m) => {

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.soc";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "The part is found by an exact entry of the device tree's compatible list. RK3588 and RK3588S \
               are driven; mainline has no nodes for the RK3576's NPU.",
     after: &["board.family"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let compatible = match &facts.compatible {
         Ok(compatible) => compatible,
         Err(absent) => return Finding::unread(ID, "the part is not known", absent),

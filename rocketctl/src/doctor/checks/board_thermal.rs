@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "board.thermal";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "The NPU's own thermal zone. Its only trip is the critical one at 115 C; from 85 C on a heat sink or \
               a fan is worth it.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     match &facts.temperature {
         Ok(t) if *t >= 85_000 => Finding::warn(ID, format!("{} C", t / 1000))
             .cause("Close to where the board protects itself, at 115 C.")

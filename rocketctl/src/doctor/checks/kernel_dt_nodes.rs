@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "kernel.dt-nodes";
 
@@ -24,11 +23,13 @@ pub const CHECK: Check = Check {
               Compile it with dtc -@ -I dts -O dtb. Armbian takes it by user_overlays in armbianEnv.txt, \
               extlinux by fdtoverlays; Debian's tree is changed with fdtoverlay.",
     after: &["board.soc"],
+    about: About::Machine,
     required: true,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let cores = facts.nodes.len();
     let off: Vec<_> = facts.nodes.iter().filter(|n| !n.enabled).collect();
     if cores == 0 {

@@ -1,6 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::{Facts, LogLine};
+use super::super::{About, Case, Check};
+use rocket_runtime::board::LogLine;
 
 const ID: &str = "kernel.late-probe";
 
@@ -10,11 +10,13 @@ pub const CHECK: Check = Check {
               module and comes after that, its rail is gone. The module belongs in the initramfs then, or \
               into the kernel.",
     after: &["kernel.dt-nodes"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     if let Err(absent) = &facts.log {
         return Finding::unread(ID, "whether the rail was cut before the driver came", absent);
     }

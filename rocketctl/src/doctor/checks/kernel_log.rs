@@ -1,7 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
-use rocket_runtime::board::Facts;
 
 const ID: &str = "kernel.log";
 
@@ -11,6 +10,7 @@ pub const CHECK: Check = Check {
               then detaches the IOMMU while the NPU still writes, and the IOMMU complains ('Enable stall request \
               timed out', twice a timeout): these lines come from the timeouts and need no care of their own.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
@@ -35,7 +35,8 @@ fn decoded(line: &str) -> String {
     format!("{line} ({})", names.join(", "))
 }
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     if let Err(absent) = &facts.log {
         return Finding::unread(ID, "what the kernel said of the NPU", absent);
     }

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "kernel.module";
 
@@ -10,11 +9,13 @@ pub const CHECK: Check = Check {
               there when sysfs shows it; else modules.dep of the running release says whether it could be \
               loaded. Another release's files say nothing.",
     after: &["kernel.dt-nodes", "kernel.late-probe"],
+    about: About::Machine,
     required: true,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let patched = |line: &String| line.contains("/updates/") || line.starts_with("updates/");
     let installed = facts.installed.as_ref();
     match (&facts.loaded, installed) {

@@ -1,7 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
-use rocket_runtime::board::Facts;
 
 const ID: &str = "kernel.patches";
 
@@ -11,11 +10,13 @@ pub const CHECK: Check = Check {
               failed. The series in kernel-patches/ mends that. A driver that has it reports interface 1.7 and \
               names its parts in rocket_features; 0.0 is mainline's own.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     match (&facts.features, facts.interface()) {
         (Ok(features), _) => {
             Finding::ok(ID, format!("the running driver has {} patches", features.len()))

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "kernel.probe";
 
@@ -10,6 +9,7 @@ pub const CHECK: Check = Check {
               node whose driver is rocket: another driver may have taken number 0. What kept it from a core \
               is in the kernel's log.",
     after: &["kernel.module"],
+    about: About::Machine,
     required: false,
     run,
 };
@@ -28,7 +28,8 @@ const ERRORS: &[(&str, &str)] = &[
     ),
 ];
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let bound = match (&facts.bound, &facts.loaded) {
         (Ok(bound), _) => bound,
         (Err(absent), _) => return Finding::unread(ID, "which cores the driver has", absent),

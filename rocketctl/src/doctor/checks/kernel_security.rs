@@ -1,7 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
-use rocket_runtime::board::Facts;
 
 const ID: &str = "kernel.security";
 
@@ -11,11 +10,13 @@ pub const CHECK: Check = Check {
               with a job in flight (to 7.3.4 at least), and free twice what a refused job brought (before \
               7.2.6). The patches domain-allocator and, on older kernels, task-array mend these.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     match (facts.has_patch("domain-allocator"), facts.interface()) {
         (Some(true), _) => Finding::ok(ID, "no memory-safety bug known to be open"),
         (Some(false), _) | (None, Some((0, 0))) => {

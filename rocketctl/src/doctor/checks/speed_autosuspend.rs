@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "speed.autosuspend";
 
@@ -10,6 +9,7 @@ pub const CHECK: Check = Check {
               than many gaps between submits, and each start costs time: whisper's encoder took 1.8 s at 50 ms and \
               1.27 s from 200 ms on (reported). Never set power/control to on instead: the cores then never rest.",
     after: &["speed.power-control", "kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
@@ -18,7 +18,8 @@ pub const CHECK: Check = Check {
 const ENOUGH_MS: i64 = 200;
 const RULE: &str = "/etc/udev/rules.d/71-rocket-autosuspend.rules";
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let Some(core) = facts.power.first() else {
         return Finding::unknown(ID, "when cores are switched off", "the driver has no core");
     };

@@ -1,7 +1,6 @@
-use super::super::Check;
 use super::super::finding::Finding;
+use super::super::{About, Case, Check};
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
-use rocket_runtime::board::Facts;
 
 const ID: &str = "speed.clock";
 
@@ -12,6 +11,7 @@ pub const CHECK: Check = Check {
               parameter rocket_npu_clk_hz, which the series adds: a rate that is set while the power domain is \
               off hangs the firmware. Above 900 MHz boards have locked up.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
@@ -19,7 +19,8 @@ pub const CHECK: Check = Check {
 const PARAMETER: &str = "/sys/module/rocket/parameters/rocket_npu_clk_hz";
 const WANTED: u64 = 600_000_000;
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let now = facts.clock_hz.as_ref().map(|hz| format!("{} MHz", hz / 1_000_000));
     match (&facts.wanted_hz, &facts.clock_hz) {
         (Ok(hz), _) if *hz >= WANTED => Finding::ok(ID, format!("{} MHz while it works", hz / 1_000_000)),

@@ -1,6 +1,5 @@
-use super::super::Check;
 use super::super::finding::Finding;
-use rocket_runtime::board::Facts;
+use super::super::{About, Case, Check};
 
 const ID: &str = "speed.power-control";
 
@@ -9,11 +8,13 @@ pub const CHECK: Check = Check {
     explain: "power/control of a core must be auto. With on it never rests: it stays warm, and the clock is never \
               parked.",
     after: &["kernel.probe"],
+    about: About::Machine,
     required: false,
     run,
 };
 
-fn run(facts: &Facts) -> Finding {
+fn run(case: &Case) -> Finding {
+    let facts = &case.facts;
     let pinned = facts.power.iter().find(|c| c.control.as_deref() == Ok("on"));
     match (pinned, facts.power.first()) {
         (Some(core), _) => Finding::warn(ID, "a core is kept on for good")
