@@ -1,0 +1,77 @@
+//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: what is wrong with a board, the kernel's
+//! patches, and the simulated board.
+
+//!
+//! A library so that fuzz targets and other programs reach its parsers; [`main`] is the program.
+
+#![forbid(unsafe_code)]
+
+mod doctor;
+mod patch;
+mod sim;
+mod ui;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Operator command line for Rockchip NPUs on mainline Linux.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(flatten)]
+    globals: ui::Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// What is wrong with this board, and the command that mends it.
+    ///
+    /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
+    /// good, 1 something to do, 2 an error, 3 too little can be seen.
+    Doctor(doctor::Arguments),
+    /// What a check of the doctor is about.
+    Explain {
+        /// As the doctor prints it.
+        id: String,
+    },
+    /// The patches for the kernel's driver: what they are, and which a source has.
+    Patch(patch::Arguments),
+    /// A board in software: run programs on it, look at it, break it.
+    Sim(sim::Arguments),
+}
+
+/// Usage and internal errors, in every subcommand.
+const FAILED: u8 = 2;
+
+/// The program.
+pub fn main() -> ExitCode {
+    let Arguments { globals, command } = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(e) => return usage(&e),
+    };
+    let done = match command {
+        Command::Doctor(arguments) => doctor::run(&arguments, &globals),
+        Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Sim(arguments) => sim::run(arguments, &globals),
+    };
+    done.unwrap_or_else(|e| {
+        eprintln!("rocketctl: {e:#}");
+        ExitCode::from(FAILED)
+    })
+}
+
+/// Help and usage errors. `sim run` returns its program's status, so an error of ours has the one
+/// that `env` and `timeout` use.
+fn usage(e: &clap::Error) -> ExitCode {
+    // Nobody to tell when that is closed as well.
+    let _ = e.print();
+    let runs = std::env::args().skip(1).take(2).eq(["sim", "run"]);
+    match (e.use_stderr(), runs) {
+        (false, _) => ExitCode::SUCCESS,
+        (true, true) => ExitCode::from(sim::RUN_FAILED),
+        (true, false) => ExitCode::from(FAILED),
+    }
+}
