@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod activity;
 pub mod assumptions;
 pub mod listing;
 pub mod serve;
@@ -62,6 +63,7 @@ mod regs;
 mod stage;
 mod window;
 
+pub use activity::CoreActivity;
 pub use assumptions::Assumptions;
 pub use check::{Class, Rule};
 pub use config::{Arithmetic, Config};

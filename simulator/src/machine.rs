@@ -1,5 +1,6 @@
 //! What the board's files, cores and observers share.
 
+use crate::activity::Activity;
 use crate::explain::Log;
 use crate::fault::Call;
 use crate::kernel::fence::lock;
@@ -23,6 +24,8 @@ pub struct Alive {
 pub struct Machine {
     pub config: Config,
     pub sched: Sched,
+    /// What the cores were doing, and when.
+    pub activity: Activity,
     /// Trap 4: set by a wrong operand configuration, cleared by a reload.
     pub wedged: [AtomicBool; CORES],
     pub jobs_seen: AtomicU64,
@@ -48,6 +51,7 @@ impl Machine {
         let faults = Mutex::new(std::mem::take(&mut config.faults));
         Machine {
             sched: Sched::new(config.cores),
+            activity: Activity::new(config.profile.autosuspend()),
             clock_hz: AtomicU64::new(config.clock_hz),
             config,
             wedged: Default::default(),

@@ -4,7 +4,7 @@ use crate::kernel::memory::Backing;
 use crate::kernel::sched;
 use crate::machine::Machine;
 use crate::npu::Npu;
-use crate::{CORES, Call, Config, Counters, Explanation, Fault};
+use crate::{CORES, Call, Config, CoreActivity, Counters, Explanation, Fault};
 use nix::errno::Errno;
 use rocket_runtime::device::{Board, Node, leave_signals_to_others};
 use rocket_runtime::soc::{Profile, RK3588};
@@ -70,6 +70,11 @@ impl SimBoard {
             bytes: m.alive.bytes.load(Relaxed),
             jobs: m.sched.in_flight() as u64,
         }
+    }
+
+    /// What its cores were doing up to now, in time on the wall.
+    pub fn activity(&self) -> [CoreActivity; CORES] {
+        self.inner.machine.activity.at(std::time::Instant::now())
     }
 
     /// What it is made of.

@@ -1,5 +1,6 @@
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// Which driver the board runs (kernel-and-uapi A.1, A.4, A.5). The names that [`FromStr`] takes
 /// are those that [`DriverProfile::name`] gives.
@@ -106,6 +107,16 @@ impl DriverProfile {
             2 => 0b11,
             _ => 0b111,
         }
+    }
+
+    /// Rest after which a core loses its power (kernel-and-uapi C.2, 081).
+    pub fn autosuspend(self) -> Duration {
+        Duration::from_millis(if self.is_stock() { 50 } else { 1000 })
+    }
+
+    /// Whether it counts each core's busy time (kernel-and-uapi C.4, P2).
+    pub fn has_usage(self) -> bool {
+        self == Full
     }
 
     /// Whether a job can be batched: the driver knows the flag (A.6).

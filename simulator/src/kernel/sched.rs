@@ -209,6 +209,7 @@ pub fn run_core(machine: &Machine, core: usize) {
 pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
     let end = Instant::now() + machine.config.timeout;
     machine.count(|c| c.jobs_by_core[core % CORES] += 1);
+    machine.activity.start(core, Instant::now());
     let run = catch_unwind(AssertUnwindSafe(|| npu.run_job(&job, machine, core)));
     let completed = machine.gone()
         || run.unwrap_or_else(|_| {
@@ -224,7 +225,8 @@ pub fn run(machine: &Machine, npu: &mut Npu, core: usize, job: Job) {
         machine.count(|c| c.jobs_timed_out += u64::from(!machine.gone()));
         npu.reset();
     }
-    let Job { file, fence, buffers, space, .. } = job;
+    let Job { file, fence, buffers, space, tasks, .. } = job;
+    machine.activity.end(core, Instant::now(), completed.then_some(tasks.len() as u64));
     drop((buffers, space));
     // First idle, then the signal: whoever wakes finds the file free to move.
     machine.sched.finished(file);

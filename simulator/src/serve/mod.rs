@@ -9,6 +9,7 @@
 mod connection;
 mod control;
 mod dialog;
+mod live;
 mod place;
 mod tree;
 
@@ -47,6 +48,7 @@ pub struct Server {
     place: Place,
     stop: Arc<OwnedFd>,
     listener: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -78,7 +80,8 @@ impl Server {
             leave_signals_to_others();
             accept_all(&s, &socket, &end);
         })?;
-        Ok(Server { shared, place, stop, listener: Some(listener) })
+        let writer = keep_live(&shared, &stop, place.root())?;
+        Ok(Server { shared, place, stop, listener: Some(listener), writer: Some(writer) })
     }
 
     /// The board.
@@ -127,7 +130,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         // The listener polls this; a failed write would mean that the counter is full of stops.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
-        if let Some(thread) = self.listener.take() {
+        for thread in [self.listener.take(), self.writer.take()].into_iter().flatten() {
             let _ = thread.join();
         }
         self.place.remove();
@@ -154,6 +157,30 @@ fn listen(node: &Path) -> io::Result<OwnedFd> {
     std::fs::set_permissions(node, Permissions::from_mode(0o660))?;
     rustix::net::listen(&socket, 128)?;
     Ok(socket)
+}
+
+/// Writes the files that change, until the end.
+fn keep_live(
+    shared: &Arc<Shared>,
+    stop: &Arc<OwnedFd>,
+    root: PathBuf,
+) -> io::Result<JoinHandle<()>> {
+    let (shared, stop) = (Arc::clone(shared), Arc::clone(stop));
+    let mut live = live::Live::new(root, &shared.board);
+    live.write(&shared.board)?;
+    let every = rustix::fs::Timespec { tv_sec: 0, tv_nsec: live::EVERY.as_nanos() as i64 };
+    let run = move || {
+        leave_signals_to_others();
+        let mut end = [PollFd::new(&*stop, PollFlags::IN)];
+        while poll(&mut end, Some(&every)).map_or_else(|e| e == rustix::io::Errno::INTR, |n| n == 0)
+        {
+            if let Err(e) = live.write(&shared.board) {
+                tracing::warn!("the board's files are no longer kept: {e}");
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("sim-live".to_owned()).spawn(run)
 }
 
 fn accept_all(shared: &Arc<Shared>, socket: &OwnedFd, stop: &OwnedFd) {

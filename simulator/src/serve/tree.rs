@@ -7,13 +7,19 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
 
+/// What our series' driver says that it does (`kernel-patches/series/0021-features.patch` and the patches after it).
+const FEATURES: &str = "domain-allocator,create-bo-reference,extensible-submit,submit-limits,keep-attached,\
+                        reset-before-detach,completion-lock,clocks-by-name,clock-lever,voltage,batched-submit,\
+                        sched-init-error,dependencies-first,live-cores,usage-stats,ppu-done,bo-ranges,dma-errors,\
+                        read-fences,prep-errors,job-timeout,irq-cpu";
+
 /// Core and IOMMU nodes of the device tree.
-const CORES: [&str; 3] = ["fdab0000", "fdac0000", "fdad0000"];
+pub(super) const CORES: [&str; 3] = ["fdab0000", "fdac0000", "fdad0000"];
 const IOMMUS: [&str; 3] = ["fdab9000", "fdaca000", "fdada000"];
 
 /// Writes files below a root, each with the folders it needs.
-struct Tree<'a> {
-    root: &'a Path,
+pub(super) struct Tree<'a> {
+    pub(super) root: &'a Path,
 }
 
 impl Tree<'_> {
@@ -25,7 +31,7 @@ impl Tree<'_> {
         Ok(full)
     }
 
-    fn file(&self, path: &str, text: &str) -> io::Result<()> {
+    pub(super) fn file(&self, path: &str, text: &str) -> io::Result<()> {
         fs::write(self.path(path)?, text)
     }
 
@@ -85,6 +91,9 @@ fn module(tree: &Tree<'_>, config: &Config) -> io::Result<()> {
     if config.profile.batches() {
         parameters.push(("rocket_batch_submit", "1".to_owned()));
     }
+    if config.profile.has_usage() {
+        parameters.push(("rocket_features", FEATURES.to_owned()));
+    }
     for (name, value) in parameters {
         tree.file(&format!("{module}/parameters/{name}"), &format!("{value}\n"))?;
     }
@@ -94,13 +103,17 @@ fn module(tree: &Tree<'_>, config: &Config) -> io::Result<()> {
 fn devices(tree: &Tree<'_>, config: &Config) -> io::Result<()> {
     for core in CORES.iter().take(config.cores) {
         let device = format!("sys/bus/platform/devices/{core}.npu");
-        let delay = if config.profile.is_stock() { "50\n" } else { "1000\n" };
+        let delay = format!("{}\n", config.profile.autosuspend().as_millis());
         tree.file(&format!("{device}/power/control"), "auto\n")?;
         tree.file(&format!("{device}/power/runtime_status"), "suspended\n")?;
-        tree.file(&format!("{device}/power/autosuspend_delay_ms"), delay)?;
+        tree.file(&format!("{device}/power/autosuspend_delay_ms"), &delay)?;
         let link = format!("sys/bus/platform/drivers/rocket/{core}.npu");
         tree.link(&link, &format!("../../devices/{core}.npu"))?;
     }
+    let zone = "sys/class/thermal/thermal_zone6";
+    tree.file(&format!("{zone}/type"), "npu-thermal\n")?;
+    tree.file(&format!("{zone}/trip_point_0_type"), "critical\n")?;
+    tree.file(&format!("{zone}/trip_point_0_temp"), "115000\n")?;
     let accel = "sys/devices/platform/rknn/accel/accel0";
     tree.file(&format!("{accel}/dev"), "261:0\n")?;
     let event = "MAJOR=261\nMINOR=0\nDEVNAME=accel/accel0\nDEVTYPE=accel_minor\n";
