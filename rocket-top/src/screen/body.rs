@@ -21,10 +21,14 @@ pub fn overview(target: &mut Frame<'_>, area: Rect, app: &App, frame: &Shown, th
     routing(target, below, app, frame, theme, false);
 }
 
+/// Widths of a table's columns: what is narrower than this has less room for each.
+const WIDE: usize = 110;
+
 fn processes<'a>(frame: &Shown, width: usize, theme: &Theme) -> Vec<Line<'a>> {
+    let (pid, name) = if width < WIDE { (8, 14) } else { (10, 24) };
     let head = format!(
-        "{:<8}{:<16}{:<10}{:>9}{:>9}{:>10}  {}",
-        "PID", "PROGRAM", "STATE", "MiB", "GOP/s", "SUBMIT/s", "pack/conv/npu/results %"
+        "{:<pid$}{:<name$}{:<10}{:>7}{:>8}{:>9}  pack/conv/npu/res %",
+        "PID", "PROGRAM", "STATE", "MiB", "GOP/s", "SUBMIT/s"
     );
     let mut lines = vec![Line::from(Span::styled(cut(&head, width), theme.title))];
     for p in &frame.processes {
@@ -33,10 +37,10 @@ fn processes<'a>(frame: &Shown, width: usize, theme: &Theme) -> Vec<Line<'a>> {
             () if p.stale => theme.warn,
             () => Style::new(),
         };
-        lines.push(Line::from(Span::styled(cut(&process(p), width), style)));
+        lines.push(Line::from(Span::styled(cut(&process(p, pid, name), width), style)));
         if let Some(models) = &p.models {
             lines.push(Line::from(Span::styled(
-                cut(&format!("{:<8}{models}", ""), width),
+                cut(&format!("{:pid$}{models}", ""), width),
                 theme.dim,
             )));
         }
@@ -55,7 +59,7 @@ fn processes<'a>(frame: &Shown, width: usize, theme: &Theme) -> Vec<Line<'a>> {
     lines
 }
 
-fn process(p: &Process) -> String {
+fn process(p: &Process, pid: usize, name: usize) -> String {
     let state = match (p.alive, p.stale, p.simulated) {
         (Some(false), ..) => "ended",
         (None, ..) => "unknown",
@@ -71,7 +75,6 @@ fn process(p: &Process) -> String {
         .iter()
         .filter_map(|name| p.split.get(name)?.value.map(|v| format!("{v:.0}")))
         .collect();
-    let name = p.name.value().map_or("n/a", String::as_str);
     // Why there is no figure is the same for all of a process: it is told once, where their shares would be.
     let tail = match (split.is_empty(), &p.gops.why) {
         (false, None) => split.join("/"),
@@ -79,9 +82,9 @@ fn process(p: &Process) -> String {
         (_, Some(why)) => format!("n/a ({why})"),
     };
     format!(
-        "{:<8}{:<16}{state:<10}{:>9}{:>9}{:>10}  {tail}",
+        "{:<pid$}{:<name$}{state:<10}{:>7}{:>8}{:>9}  {tail}",
         p.pid,
-        cut(name, 15),
+        cut(p.name.value().map_or("n/a", String::as_str), name - 1),
         short(&p.resident, 0),
         short(&p.gops, 1),
         short(&p.submits, 0),
@@ -98,10 +101,8 @@ pub fn routing(
     whole: bool,
 ) {
     let width = area.width as usize;
-    let head = format!(
-        "{:<15}{:<8}{:>6} {:<7}{:<9}{:>8}{:>10} {:<6}{}",
-        "OP", "TYPE", "K", "x N", "ROWS", "CALLS", "GFLOP", "SHARE", "WHERE, WHY"
-    );
+    let head = columns(width, ["OP", "TYPE", "K x N", "ROWS", "CALLS", "GFLOP", "SHARE"]);
+    let head = format!("{head} WHERE, WHY");
     let mut lines = vec![Line::from(Span::styled(cut(&head, width), theme.title))];
     let rows = app.lines(frame);
     let room = (area.height as usize).saturating_sub(1);
@@ -131,24 +132,46 @@ pub fn routing(
     target.render_widget(Paragraph::new(lines), area);
 }
 
+/// One line's columns but the last; a narrow screen has no room for the work.
+fn columns(width: usize, [op, weight, shape, rows, calls, flops, share]: [&str; 7]) -> String {
+    match width < WIDE {
+        true => {
+            let (op, weight, shape, rows) =
+                (cut(op, 10), cut(weight, 5), cut(shape, 11), cut(rows, 7));
+            format!("{op:<11}{weight:<6}{shape:<12}{rows:<8}{calls:>6}{share:>6}")
+        }
+        false => {
+            let (op, weight, shape, rows) =
+                (cut(op, 15), cut(weight, 7), cut(shape, 15), cut(rows, 11));
+            format!("{op:<16}{weight:<8}{shape:<16}{rows:<12}{calls:>8}{flops:>11}{share:>12}")
+        }
+    }
+}
+
+/// Three digits or four, and what they are multiplied with.
+fn short(n: u64) -> String {
+    let units = [(1_000_000_000u64, 'G'), (1_000_000, 'M'), (10_000, 'k')];
+    match units.iter().find(|(least, _)| n >= *least) {
+        Some((10_000, unit)) => format!("{}{unit}", n / 1000),
+        Some((one, unit)) => format!("{:.1}{unit}", n as f64 / *one as f64),
+        None => n.to_string(),
+    }
+}
+
 fn row<'a>(l: &frame::Line, width: usize, theme: &Theme) -> Line<'a> {
     let rows = if l.rows[0] == l.rows[1] {
         l.rows[0].to_string()
     } else {
         format!("{}-{}", l.rows[0], l.rows[1])
     };
-    let full = (l.share / 100.0 * 5.0).round() as usize;
-    let bar = format!("{}{}", "#".repeat(full.min(5)), ".".repeat(5 - full.min(5)));
-    let head = format!(
-        "{:<15}{:<8}{:>6} {:<7}{:<9}{:>8}{:>10.2} {bar} ",
-        cut(&l.op, 14),
-        cut(&l.weight, 7),
-        l.k,
-        format!("x {}", l.n),
-        cut(&rows, 8),
-        l.calls,
-        l.flops / 1e9,
-    );
+    let full = ((l.share / 100.0 * 6.0).round() as usize).min(6);
+    let bar = format!("{}{}", "#".repeat(full), ".".repeat(6 - full));
+    let share =
+        if width < WIDE { format!("{:.0}%", l.share) } else { format!("{bar}{:>4.0}%", l.share) };
+    let shape = format!("{}x{}", l.k, l.n);
+    let flops = format!("{:.2}", l.flops / 1e9);
+    let head =
+        columns(width, [&l.op, &l.weight, &shape, &rows, &short(l.calls), &flops, &share]) + " ";
     let style = match l.taken {
         Weight::Good => theme.good,
         Weight::Normal => theme.dim,
