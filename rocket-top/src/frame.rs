@@ -113,7 +113,7 @@ impl Frame {
             .collect();
         let clock = figure(&now.clock_hz, 1e6, "MHz", "debugfs scmi_clk_npu");
         let works = now.cores.iter().any(|c| c.status.value().is_some_and(|s| s == "active"));
-        let of = |h: &&crate::sample::Host| pid.is_none_or(|pid| h.pid == pid);
+        let hosts = shown(now, pid);
         let degrees =
             |raw: &Raw<i64>, source| Figure::of(&raw.clone().map(|v| v as f64 / 1e3), "C", source);
         Frame {
@@ -140,8 +140,8 @@ impl Frame {
             iova: iova(now),
             gops: gops(&processes),
             clients: now.clients.why().map(str::to_owned),
-            routing: routing::lines(now.hosts.iter().filter(of)),
-            events: events(now.hosts.iter().filter(of)),
+            routing: routing::lines(hosts.iter().copied()),
+            events: events(hosts.iter().copied()),
             refused: now.refused.clone(),
             processes,
         }
@@ -151,6 +151,17 @@ impl Frame {
     pub fn utilization(&self) -> Option<f64> {
         let known: Vec<f64> = self.cores.iter().filter_map(|c| c.utilization.value).collect();
         (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+    }
+}
+
+/// Whose table and events are shown: of those that live, and where none does of the one that ended last.
+fn shown(now: &Sample, pid: Option<u32>) -> Vec<&crate::sample::Host> {
+    let asked = |h: &&crate::sample::Host| pid.is_none_or(|pid| h.pid == pid);
+    let living: Vec<_> =
+        now.hosts.iter().filter(asked).filter(|h| h.alive != Some(false)).collect();
+    match living.is_empty() {
+        true => now.hosts.iter().filter(asked).max_by_key(|h| h.updated_ns).into_iter().collect(),
+        false => living,
     }
 }
 

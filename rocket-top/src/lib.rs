@@ -39,6 +39,9 @@ pub struct Arguments {
     /// The simulated board of that root, as `rocketctl sim serve` prints it; processes are this machine's.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["root", "trace"])]
     sim: Option<PathBuf>,
+    /// Also look for counters in this folder: where ROCKET_COUNTERS puts them.
+    #[arg(long, value_name = "DIR")]
+    counters: Vec<PathBuf>,
     /// This process alone.
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
@@ -86,7 +89,12 @@ impl Feed {
         };
         let recorder = a.record.as_deref().map(Recorder::create).transpose()?;
         Ok(Feed::Live(
-            Box::new(Collector::new(&Places { root, processes, trace: a.trace })?),
+            Box::new(Collector::new(&Places {
+                root,
+                processes,
+                counters: a.counters.clone(),
+                trace: a.trace,
+            })?),
             recorder,
         ))
     }

@@ -80,6 +80,27 @@ fn a_process_that_dies() {
     assert!(between(&sample(100, 1, [0; 3]), &now).processes.is_empty());
 }
 
+/// A table is of those that live; when none does, of the last one.
+#[test]
+fn whose_table() {
+    let ended = |id: &str, steps, updated_ns| Host {
+        id: id.into(),
+        alive: Some(false),
+        updated_ns,
+        ..host(steps)
+    };
+    let calls = |hosts: Vec<Host>| {
+        let mut now = sample(101, 2, [0; 3]);
+        now.hosts = hosts;
+        let f = between(&sample(100, 1, [0; 3]), &now);
+        f.routing.iter().find(|l| l.outcome == "int8").map(|l| l.calls)
+    };
+    assert_eq!(calls(vec![ended("x", 7, 9), host(1)]), Some(32));
+    assert_eq!(calls(vec![ended("x", 7, 9), ended("y", 2, 10)]), Some(64));
+    assert_eq!(calls(vec![host(1), Host { id: "z".into(), ..host(2) }]), Some(96));
+    assert_eq!(calls(vec![]), None);
+}
+
 #[test]
 fn a_process_that_hangs_is_stale_and_not_gone() {
     let mut now = sample(200, 1, [0; 3]);

@@ -13,13 +13,14 @@ const SWEEP: u32 = 30;
 #[derive(Debug)]
 pub struct Hosts {
     root: PathBuf,
+    more: Vec<PathBuf>,
     ticks: u32,
 }
 
 impl Hosts {
-    /// Of the processes below a root.
-    pub fn below(root: &Path) -> Hosts {
-        Hosts { root: root.into(), ticks: 0 }
+    /// Of the processes below a root, and in these folders.
+    pub fn new(root: &Path, more: &[PathBuf]) -> Hosts {
+        Hosts { root: root.into(), more: more.to_vec(), ticks: 0 }
     }
 }
 
@@ -27,7 +28,8 @@ impl Source for Hosts {
     fn fill(&mut self, _root: &Root, sample: &mut Sample) {
         let live = self.root == Path::new("/");
         let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| live).map(PathBuf::from);
-        let directories = telemetry::directories(&self.root, own.as_deref());
+        let mut directories = telemetry::directories(&self.root, own.as_deref());
+        directories.extend(self.more.iter().cloned());
         if live && self.ticks.is_multiple_of(SWEEP) {
             telemetry::clean(&directories, &Keep::default());
         }

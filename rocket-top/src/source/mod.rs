@@ -26,6 +26,8 @@ pub struct Places {
     pub root: PathBuf,
     /// Below which processes and their counters are: `/` with a simulated board.
     pub processes: PathBuf,
+    /// Folders in which counters are as well.
+    pub counters: Vec<PathBuf>,
     /// Trace jobs (a private instance of the kernel's tracing, as root).
     pub trace: bool,
 }
@@ -49,7 +51,7 @@ impl Collector {
             Box::new(machine::Machine::default()),
             Box::new(cores::Cores),
             Box::new(clients::Clients::below(&places.processes)),
-            Box::new(hosts::Hosts::below(&places.processes)),
+            Box::new(hosts::Hosts::new(&places.processes, &places.counters)),
         ];
         if places.trace {
             sources.push(Box::new(trace::Trace::start(&places.root)?));

@@ -70,6 +70,10 @@ impl Live {
         files.push((format!("{zone}/temp"), format!("{}\n", self.temperature.round())));
         files.push(("sys/module/rocket/refcnt".into(), format!("{}\n", board.alive().files)));
         files.push(("cmd/dmesg.txt".into(), self.log.clone()));
+        // A simulated board's memory is this machine's.
+        if let Ok(text) = fs::read_to_string("/proc/meminfo") {
+            files.push(("proc/meminfo".into(), text));
+        }
         files.into_iter().try_for_each(|(path, text)| self.file(path, text))
     }
 

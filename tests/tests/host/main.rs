@@ -24,6 +24,7 @@ mod node;
 mod ops;
 mod server;
 mod sweep;
+mod top;
 mod vision;
 mod whisper;
 
