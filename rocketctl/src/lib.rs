@@ -6,7 +6,10 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod doctor;
+#[doc(hidden)]
+pub mod fuzz;
 mod patch;
 mod sim;
 mod ui;
