@@ -12,6 +12,7 @@ mod doctor;
 pub mod fuzz;
 mod patch;
 mod sim;
+mod udev;
 mod ui;
 
 use clap::{Parser, Subcommand};
@@ -41,6 +42,8 @@ enum Command {
     },
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
+    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
+    Udev(udev::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -58,6 +61,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Udev(arguments) => udev::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {

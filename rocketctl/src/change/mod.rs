@@ -15,7 +15,7 @@ mod place;
 mod runs;
 mod show;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};

@@ -92,7 +92,7 @@ pub fn undo_on(
         }
     }
     let mut undone = Undone::default();
-    if options.dry_run || !confirmed(options.yes, "Take this back?", out)? {
+    if options.dry_run || !confirmed(options.yes, "Take this back?")? {
         undone.shown_only = true;
         return Ok(undone);
     }

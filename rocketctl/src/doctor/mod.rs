@@ -9,10 +9,12 @@ mod finding;
 mod tests;
 
 use crate::ui::{Globals, print, print_json};
+#[cfg(test)]
+pub use tests::{Board, well_formed};
+
 use anyhow::{Context, Result, bail};
 use clap::Args;
-pub use finding::wrapped;
-use finding::{Finding, Report, Status};
+pub use finding::{Finding, Report, Status, wrapped};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,6 +98,9 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 /// # Errors
 /// An unknown check, with the nearest one.
 pub fn explain(id: &str) -> Result<()> {
+    if let Some(text) = crate::udev::explain(id) {
+        return print(&format!("{id}\n\n{}\n", wrapped(&text, 80).join("\n")));
+    }
     let check = known(id)?;
     let after = match check.after {
         [] => String::new(),
