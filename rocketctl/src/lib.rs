@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod clock;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
@@ -44,6 +45,8 @@ enum Command {
     Patch(patch::Arguments),
     /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
     Udev(udev::Arguments),
+    /// The NPU's clock: look at it, raise it the one safe way.
+    Clock(clock::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -62,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),
+        Command::Clock(arguments) => clock::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {

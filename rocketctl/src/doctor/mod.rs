@@ -14,7 +14,7 @@ pub use tests::{Board, well_formed};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-pub use finding::{Finding, Report, Status, wrapped};
+pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
