@@ -32,3 +32,10 @@ pub fn clock_rate(data: &[u8]) {
     let Ok(hz) = rate::parse(&String::from_utf8_lossy(data)) else { return };
     assert!(rate::allowed(hz).is_err() || [0, 200_000_000, 600_000_000].contains(&hz));
 }
+
+/// A file that is said to be the plugin.
+pub fn plugin_file(data: &[u8]) {
+    let both =
+        crate::setup::is_plugin(data, true).is_ok() && crate::setup::is_plugin(data, false).is_ok();
+    assert!(!both, "for one machine alone");
+}

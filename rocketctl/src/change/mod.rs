@@ -21,7 +21,7 @@ mod undo;
 pub use apply::{End, Options, Outcome, carry_out};
 pub use effect::State;
 pub use show::needs_root;
-pub use undo::{UndoOptions, Undone, undo};
+pub use undo::{UndoOptions, undo};
 
 use anyhow::Result;
 use std::fmt;

@@ -93,6 +93,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
+/// Whether the driver came after its rail was switched off (kernel.late-probe).
+pub fn is_late(facts: &Facts) -> bool {
+    checks::is_late(facts)
+}
+
 /// Says what a check is about.
 ///
 /// # Errors
@@ -135,7 +140,10 @@ fn known(id: &str) -> Result<&'static Check> {
 }
 
 /// All findings for the machine below a root path.
-fn examine(root: &Path) -> Result<Report> {
+///
+/// # Errors
+/// A root that is not there.
+pub fn examine(root: &Path) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
     let case = Case::read(&root);
     let mut findings: Vec<Finding> = Vec::new();
