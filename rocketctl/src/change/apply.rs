@@ -214,11 +214,13 @@ fn steps(
             false => Ok(()),
         });
     Err(match back {
-        Ok(()) if undone.left.is_empty() => e.context("failed; the system is as it was"),
-        Ok(()) => e.context(format!(
-            "failed; the system is as it was, but for: {}",
-            undone.left.join("; ")
-        )),
+        Ok(()) if undone.left.is_empty() && undone.failed.is_empty() => {
+            e.context("failed; the system is as it was")
+        }
+        Ok(()) => {
+            let but = [undone.left, undone.failed].concat().join("; ");
+            e.context(format!("failed; the system is as it was, but for: {but}"))
+        }
         Err(back) => e.context(format!(
             "failed, and the system could not be brought back ({back:#}); try: {}",
             plan.undo

@@ -6,6 +6,7 @@
 //! Everything is below a root path; commands are for the live system alone, and listed for any other.
 
 mod apply;
+mod cli;
 mod command;
 mod disk;
 mod effect;
@@ -19,9 +20,10 @@ pub mod tests;
 mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};
+pub use cli::How;
 pub use effect::State;
 pub use show::needs_root;
-pub use undo::{UndoOptions, undo};
+pub use undo::{UndoOptions, Undone, undo};
 
 use anyhow::Result;
 use std::fmt;

@@ -6,8 +6,7 @@ pub mod rate;
 #[cfg(test)]
 mod tests;
 
-use crate::change::{self, Options, Plan, State, Step, UndoOptions};
-use crate::udev::{How, ended, said};
+use crate::change::{self, How, Options, Plan, State, Step};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -90,17 +89,8 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
         Command::Get => get(&root, globals),
         Command::Set { rate, keep, how } => set(&root, &rate, keep, &how, globals),
         Command::Undo { how, force } => {
-            let options = UndoOptions {
-                plan: Some(PLAN.to_owned()),
-                dry_run: how.dry_run,
-                yes: how.yes,
-                force,
-            };
-            let undone = change::undo(&globals.root, &options, &mut said(&how, globals))?;
-            if globals.json {
-                print_json(&undone)?;
-            }
-            Ok(ExitCode::SUCCESS)
+            change::undo(&globals.root, &how.undo(PLAN, force), &mut how.said(globals))?
+                .ended(globals)
         }
     }
 }
@@ -203,8 +193,8 @@ fn set(root: &Root, rate: &str, keep: bool, how: &How, globals: &Globals) -> Res
         plan = plan.step(keep_step(root, hz)?);
     }
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
-    let outcome = change::carry_out(&globals.root, &plan, &options, &mut said(how, globals))?;
-    ended(&outcome, globals)
+    let outcome = change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;
+    outcome.ended(globals)
 }
 
 fn named(hz: u64) -> String {

@@ -8,9 +8,8 @@ mod tests;
 
 pub use plugin::is_plugin;
 
-use crate::change::{self, End, Options, Outcome, UndoOptions};
+use crate::change::{self, End, How, Options, Outcome};
 use crate::doctor::{self, Finding, Report, Status, wrapped};
-use crate::udev::{How, said};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
@@ -66,15 +65,17 @@ struct Said<'a> {
 pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let how = &arguments.how;
     if arguments.undo {
-        return undo(arguments, globals);
+        let options = how.undo("setup", arguments.force);
+        return change::undo(&globals.root, &options, &mut how.said(globals))?.ended(globals);
     }
     let root = Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
     let report = doctor::examine(&globals.root)?;
     let facts = Facts::read(&root);
-    if let Some(cause) = beyond(&report, &facts)
-        && arguments.emit.is_none()
-    {
-        return stopped(cause, globals);
+    match (beyond(&report, &facts), &arguments.emit) {
+        (Some(cause), None) => return stopped(cause, globals),
+        // The files are for another system, or for later.
+        (Some(cause), Some(_)) => eprintln!("note: of this machine: {}", cause.title),
+        (None, _) => {}
     }
     if !how.dry_run && arguments.emit.is_none() {
         change::needs_root(&globals.root)?;
@@ -86,7 +87,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     };
     let (plan, path) = steps::plan(&root, &facts, &named)?;
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: arguments.emit.clone() };
-    let outcome = change::carry_out(&globals.root, &plan, &options, &mut said(how, globals))?;
+    let outcome = change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;
     let verified = match outcome.end {
         End::Done | End::NothingToDo => Some(doctor::examine(&globals.root)?),
         _ => None,
@@ -115,31 +116,6 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     ))?;
     let tested = selftest(root.is_live() && verified.exit == 0)?;
     Ok(ExitCode::from(exit.max(tested)))
-}
-
-fn undo(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
-    let how = &arguments.how;
-    let options = UndoOptions {
-        plan: Some("setup".to_owned()),
-        dry_run: how.dry_run,
-        yes: how.yes,
-        force: arguments.force,
-    };
-    let undone = change::undo(&globals.root, &options, &mut said(how, globals))?;
-    if globals.json {
-        print_json(&undone)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    for left in &undone.left {
-        print(&format!("left: {left}\n"))?;
-    }
-    for command in &undone.commands {
-        print(&format!("to run on that system: {command}\n"))?;
-    }
-    if undone.runs > 0 {
-        print("The system is as it was before setup.\n")?;
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The first finding that keeps this board from being set up. A part whose driver works all the same is no reason.

@@ -105,3 +105,41 @@ fn what_is_there_and_what_is_given() {
     assert_eq!(status(&stock().set("run/rocket/x", ""), "udev.counters"), Status::Note);
     assert_eq!(checked(&Board::of("laptop")).exit, 0, "nothing to need them");
 }
+
+/// What `setup` installed can be taken away alone, and then what `setup` did otherwise taken back.
+#[test]
+fn away_with_what_another_run_installed() {
+    let board = Board::of("rk3588-series");
+    let before = digest(board.path());
+    let mut setup = plan(board.path());
+    setup.name = "setup";
+    change::carry_out(board.path(), &setup, &YES, &mut Vec::new()).unwrap();
+    let globals = || crate::ui::Globals {
+        root: board.path().to_path_buf(),
+        json: false,
+        quiet: true,
+        color: crate::ui::Color::Never,
+    };
+    let remove = |force| {
+        let how = crate::change::How { yes: true, dry_run: false };
+        let command = super::Command::Remove { how, force };
+        super::run(super::Arguments { command }, &globals())
+    };
+    let rule = board.path().join(&RULES.path[1..]);
+    std::fs::write(&rule, RULES.text.replace("1000", "300")).unwrap();
+    let e = remove(false).unwrap_err().to_string();
+    assert!(e.contains("--force") && rule.exists(), "{e}");
+    std::fs::write(&rule, "# mine\n").unwrap();
+    remove(true).unwrap();
+    assert!(rule.exists(), "somebody else's is left alone");
+    std::fs::write(&rule, RULES.text).unwrap();
+    remove(false).unwrap();
+    assert!(!rule.exists() && !board.path().join(&TMPFILES.path[1..]).exists());
+    remove(false).unwrap();
+    assert!(!rule.exists(), "again is nothing");
+    let options = UndoOptions { plan: Some("setup".into()), yes: true, ..Default::default() };
+    change::undo(board.path(), &options, &mut Vec::new()).unwrap();
+    let files = digest(board.path());
+    // What is left is the journal of the removal.
+    assert!(files.lines().filter(|l| !l.starts_with("var")).all(|l| before.contains(l)), "{files}");
+}
