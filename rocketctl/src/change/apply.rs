@@ -146,12 +146,12 @@ pub fn carry_out_on(
 }
 
 fn looked_at(disk: &mut dyn Disk, place: &Place, plan: &Plan) -> Outcome {
-    let step = |step: &Step| StepOutcome {
-        id: step.id,
-        title: step.title.clone(),
-        was: step.state(disk, place),
-        optional: step.optional,
-        changes: step.changes.iter().filter_map(|c| show::change(c, place.is_live())).collect(),
+    let step = |step: &Step| {
+        let was = step.state(disk, place);
+        let changes = step.changes.iter().filter(|_| was == State::ToDo);
+        let changes = changes.filter_map(|c| show::change(c, place.is_live())).collect();
+        let (title, optional) = (step.title.clone(), step.optional);
+        StepOutcome { id: step.id, title, was, optional, changes }
     };
     let steps = plan.steps.iter().map(step).collect();
     Outcome { plan: plan.name, end: End::DryRun, steps, commands: Vec::new() }

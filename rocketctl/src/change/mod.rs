@@ -142,7 +142,9 @@ pub enum Change {
 }
 
 /// New text by old text.
-pub struct Edit(Box<dyn Fn(Option<&str>) -> Result<String>>);
+pub struct Edit(Box<NewText>);
+
+type NewText = dyn Fn(Option<&str>) -> Result<String>;
 
 impl fmt::Debug for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,6 +14,8 @@ pub struct Named {
     pub plugin: Option<PathBuf>,
     pub driver: Option<PathBuf>,
     pub user: Option<String>,
+    /// Whether it is for another system than the one that is looked at, as an image.
+    pub elsewhere: bool,
 }
 
 /// The plan, and the path of the plugin where there will be one.
@@ -24,12 +26,16 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
         "sudo rocketctl setup --undo",
     );
     let package = module::package(named.driver.as_deref())?;
-    let (driver, takes_rates) = module::step(&Seen::read(root, facts, package));
+    let (mut driver, takes_rates) = module::step(&Seen::read(root, facts, package));
+    driver.optional |= named.elsewhere;
     let (plugin, path) = plugin::step(root, facts, named.plugin.as_deref());
     // The group before the rules that name it; the option before the driver that reads it.
     plan = plan.step(group(root, facts, named.user.as_deref()));
     plan.steps.extend(crate::udev::steps(root, facts));
-    plan = plan.step(kept_clock(root, takes_rates)).step(early(root, facts)).step(driver);
+    plan = plan
+        .step(kept_clock(root, takes_rates || named.elsewhere))
+        .step(early(root, facts))
+        .step(driver);
     if facts.wanted_hz.is_ok() {
         plan = plan.step(
             Step::new(

@@ -91,7 +91,11 @@ fn there_and_back_on_every_board() {
             let between = digest(board.path());
             let again = planned(
                 &board,
-                &Named { plugin: Some(plugin.clone()), user: Some("tom".into()), driver: None },
+                &Named {
+                    plugin: Some(plugin.clone()),
+                    user: Some("tom".into()),
+                    ..Named::default()
+                },
             );
             assert_eq!(again.end, End::NothingToDo, "{name}: {again:?}");
             assert_eq!(digest(board.path()), between);
@@ -121,7 +125,8 @@ fn each_step_goes_back() {
         let board = board(late);
         let before = digest(board.path());
         let root = Root::open(board.path()).unwrap();
-        let named = Named { plugin: Some(plugin.clone()), user: Some("tom".into()), driver: None };
+        let named =
+            Named { plugin: Some(plugin.clone()), user: Some("tom".into()), ..Named::default() };
         let (all, _) = plan(&root, &Facts::read(&root), &named).unwrap();
         for step in all.steps {
             let id = step.id;
@@ -175,6 +180,11 @@ fn files_in_place_of_changes() {
         assert_eq!(digest(board.path()), before, "{name}");
         let read = |p: &str| fs::read_to_string(out.path().join("o").join(p)).unwrap();
         assert!(read("files/etc/udev/rules.d/71-rocket-npu.rules").contains("rknn"));
+        assert_eq!(
+            read("files/etc/modprobe.d/rocket.conf"),
+            "options rocket rocket_npu_clk_hz=600000000\n",
+            "a stock driver passes it over"
+        );
         assert!(read("README").contains("udevadm control --reload"));
     }
 }

@@ -13,7 +13,7 @@ pub struct File {
     pub title: &'static str,
     /// What it is good for.
     pub why: &'static str,
-    /// What in the path's folder is ours by its first line.
+    /// What in the path's folder is ours by its first lines.
     pub mark: &'static str,
 }
 
@@ -52,8 +52,8 @@ pub const TMPFILES: File = File {
 /// All of them.
 pub const FILES: [File; 3] = [RULES, RK3576, TMPFILES];
 
-/// In the first line of each.
-const MARK: &str = "`rocketctl udev";
+/// In the first lines of each.
+const MARK: &str = "`rocketctl udev`";
 
 /// Where udevadm may be.
 const UDEVADM: [&str; 4] = ["usr/bin/udevadm", "bin/udevadm", "sbin/udevadm", "usr/sbin/udevadm"];

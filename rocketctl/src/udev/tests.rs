@@ -56,6 +56,7 @@ fn what_is_opened_to_a_group() {
     assert_eq!(of("rk3588-stock"), [RULES, TMPFILES]);
     assert_eq!(of("rk3576"), [RULES, RK3576, TMPFILES]);
     let rules = |text: &str| -> Vec<String> {
+        let text = text.replace("\\\n", "");
         text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()).map(str::to_owned).collect()
     };
     assert!(rules(RULES.text).iter().all(|r| !r.contains("RUN")));
@@ -67,6 +68,7 @@ fn what_is_opened_to_a_group() {
     for file in FILES {
         assert!(super::check::is_ours(&file, file.text.as_bytes()), "{}", file.path);
         assert!(!file.text.contains("power/control") && file.text.ends_with('\n'));
+        assert!(file.text.lines().all(|l| l.chars().count() + 4 <= 80), "{}", file.path);
         assert!(super::explain(file.id).unwrap().contains(file.path));
     }
 }

@@ -281,7 +281,7 @@ fn what_stands_in_the_way() {
     let blocked = || Step::new("no", "No", "n").given(State::Cannot("no headers".into()));
     let must = plan().step(blocked());
     let outcome = apply(dir.path(), &must).unwrap();
-    assert_eq!((outcome.end.clone(), outcome.exit()), (End::Blocked, 1));
+    assert_eq!((outcome.end, outcome.exit()), (End::Blocked, 1));
     assert_eq!(digest(dir.path()), before);
     assert_eq!(apply(dir.path(), &plan().step(blocked().optional())).unwrap().end, End::Done);
     undo(dir.path(), &undo_yes(), &mut Vec::new()).unwrap();
