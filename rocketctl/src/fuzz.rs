@@ -12,3 +12,10 @@ pub fn unit_file(data: &[u8]) {
     }
     let _ = unit.environment();
 }
+
+/// Flattened device trees: a node can be found by its path.
+pub fn fdt(data: &[u8]) {
+    let Ok(tree) = rocket_runtime::board::fdt::parse(data) else { return };
+    assert!(tree.nodes().iter().take(64).all(|(path, _)| tree.node(path).is_some()));
+    let _ = tree.by_phandle(1);
+}
