@@ -9,6 +9,7 @@
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
+mod overlay;
 mod patch;
 mod sim;
 mod ui;

@@ -1,0 +1,8 @@
+//! `rocketctl overlay`: a device-tree overlay for boards whose NPU nodes are disabled.
+
+mod board;
+mod dtbo;
+mod dts;
+#[cfg(test)]
+mod tests;
+mod tree;
