@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;

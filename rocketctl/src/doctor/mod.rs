@@ -11,6 +11,7 @@ mod tests;
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+pub use finding::wrapped;
 use finding::{Finding, Report, Status};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! An overlay as the file that a boot loader applies: the same that dtc makes of [`super::dts`].
 
+use super::blob;
 use super::board::{Overlay, Reference, Value};
-use anyhow::Result;
-use vm_fdt::FdtWriter;
+use rocket_runtime::board::fdt::Node;
 
 /// The number of the fragment that gives the rail one; the boot loader moves it out of the way of the tree's.
 const LOCAL: u32 = 1;
@@ -10,42 +10,37 @@ const LOCAL: u32 = 1;
 const LATER: u32 = 0xffff_ffff;
 
 /// The file.
-///
-/// # Errors
-/// A path or a label of the tree holds a character that the format does not allow.
-pub fn bytes(overlay: &Overlay) -> Result<Vec<u8>> {
-    let mut out = FdtWriter::new()?;
-    let root = out.begin_node("")?;
-    out.property_string("compatible", overlay.compatible)?;
+pub fn bytes(overlay: &Overlay) -> Vec<u8> {
+    let mut root = named("");
+    root.properties.push(text("compatible", overlay.compatible));
+    root.children = (0..overlay.fragments.len()).map(|at| fragment(overlay, at)).collect();
+    match &overlay.rail {
+        Some(Reference::Label(label)) => root.children.push(by_label(overlay, label)),
+        Some(Reference::Fragment(_)) => root.children.push(by_number(overlay)),
+        Some(Reference::Number(_)) | None => {}
+    }
+    blob::write(&root)
+}
+
+fn fragment(overlay: &Overlay, at: usize) -> Node {
     let number = match &overlay.rail {
         Some(Reference::Number(number)) => *number,
         Some(Reference::Label(_)) => LATER,
         Some(Reference::Fragment(_)) | None => LOCAL,
     };
-    for (at, fragment) in overlay.fragments.iter().enumerate() {
-        let node = out.begin_node(&format!("fragment@{at}"))?;
-        out.property_string("target-path", &fragment.path)?;
-        let inner = out.begin_node("__overlay__")?;
-        for (name, value) in &fragment.properties {
-            match value {
-                Value::Okay => out.property_string(name, "okay")?,
-                Value::Flag => out.property_null(name)?,
-                Value::Rail => out.property_u32(name, number)?,
-            }
-        }
-        if overlay.rail == Some(Reference::Fragment(at)) {
-            out.property_u32("phandle", LOCAL)?;
-        }
-        out.end_node(inner)?;
-        out.end_node(node)?;
+    let mut inner = named("__overlay__");
+    inner.properties.extend(overlay.fragments[at].properties.iter().map(
+        |(name, value)| match value {
+            Value::Okay => text(name, "okay"),
+            Value::Flag => ((*name).to_owned(), Vec::new()),
+            Value::Rail => cell(name, number),
+        },
+    ));
+    if overlay.rail == Some(Reference::Fragment(at)) {
+        inner.properties.push(cell("phandle", LOCAL));
     }
-    match &overlay.rail {
-        Some(Reference::Label(label)) => by_label(&mut out, overlay, label)?,
-        Some(Reference::Fragment(_)) => by_number(&mut out, overlay)?,
-        Some(Reference::Number(_)) | None => {}
-    }
-    out.end_node(root)?;
-    Ok(out.finish()?)
+    let path = text("target-path", &overlay.fragments[at].path);
+    Node { name: format!("fragment@{at}"), properties: vec![path], children: vec![inner] }
 }
 
 /// Fragments with the names of their properties that refer to the rail.
@@ -59,27 +54,36 @@ fn references(overlay: &Overlay) -> Vec<(usize, Vec<&'static str>)> {
 }
 
 /// `__fixups__`: for a label, the places that want its number.
-fn by_label(out: &mut FdtWriter, overlay: &Overlay, label: &str) -> Result<()> {
-    let place = |at: &usize, name: &&str| format!("/fragment@{at}/__overlay__:{name}:0");
-    let all = references(overlay);
-    let places =
-        all.iter().flat_map(|(at, names)| names.iter().map(move |n| place(at, n))).collect();
-    let node = out.begin_node("__fixups__")?;
-    out.property_string_list(label, places)?;
-    Ok(out.end_node(node)?)
+fn by_label(overlay: &Overlay, label: &str) -> Node {
+    let mut places = String::new();
+    for (at, names) in references(overlay) {
+        for name in names {
+            places += &format!("/fragment@{at}/__overlay__:{name}:0\0");
+        }
+    }
+    Node { properties: vec![(label.to_owned(), places.into_bytes())], ..named("__fixups__") }
 }
 
 /// `__local_fixups__`: where in the properties numbers of the overlay's own are.
-fn by_number(out: &mut FdtWriter, overlay: &Overlay) -> Result<()> {
-    let node = out.begin_node("__local_fixups__")?;
-    for (at, names) in references(overlay) {
-        let fragment = out.begin_node(&format!("fragment@{at}"))?;
-        let inner = out.begin_node("__overlay__")?;
-        for name in names {
-            out.property_u32(name, 0)?;
-        }
-        out.end_node(inner)?;
-        out.end_node(fragment)?;
-    }
-    Ok(out.end_node(node)?)
+fn by_number(overlay: &Overlay) -> Node {
+    let inner = |names: Vec<&str>| Node {
+        properties: names.into_iter().map(|name| cell(name, 0)).collect(),
+        ..named("__overlay__")
+    };
+    let fragment =
+        |(at, names)| Node { children: vec![inner(names)], ..named(&format!("fragment@{at}")) };
+    let children = references(overlay).into_iter().map(fragment).collect();
+    Node { children, ..named("__local_fixups__") }
+}
+
+fn named(name: &str) -> Node {
+    Node { name: name.to_owned(), ..Node::default() }
+}
+
+fn text(name: &str, value: &str) -> (String, Vec<u8>) {
+    (name.to_owned(), format!("{value}\0").into_bytes())
+}
+
+fn cell(name: &str, value: u32) -> (String, Vec<u8>) {
+    (name.to_owned(), value.to_be_bytes().to_vec())
 }

@@ -1,5 +1,6 @@
 //! `rocketctl overlay`: a device-tree overlay for boards whose NPU nodes are disabled.
 
+mod blob;
 mod board;
 mod dtbo;
 mod dts;

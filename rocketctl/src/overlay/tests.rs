@@ -58,7 +58,7 @@ fn needs(tree: &Tree) -> Overlay {
 /// The tree with an overlay applied by libfdt, which is the boot loader's own way.
 fn applied(base: &Path, overlay: &Overlay) -> Tree {
     let (file, out) = (base.with_extension("dtbo"), base.with_extension("out"));
-    fs::write(&file, dtbo::bytes(overlay).unwrap()).unwrap();
+    fs::write(&file, dtbo::bytes(overlay)).unwrap();
     let done =
         Command::new("fdtoverlay").arg("-i").arg(base).arg("-o").arg(&out).arg(&file).output();
     let done = done.unwrap();
@@ -96,7 +96,7 @@ fn what_dtc_and_libfdt_make_of_it() {
         assert!(overlay.missing.is_empty() && !overlay.unsupplied, "{overlay:?}");
         let compiled = dir.path().join("text.dtbo");
         dtc(&dts::text(&overlay), &[], &compiled);
-        let (ours, theirs) = (dtbo::bytes(&overlay).unwrap(), fs::read(&compiled).unwrap());
+        let (ours, theirs) = (dtbo::bytes(&overlay), fs::read(&compiled).unwrap());
         assert_eq!(
             fdt::parse(&ours).unwrap(),
             fdt::parse(&theirs).unwrap(),
