@@ -71,8 +71,56 @@ fn supply<'a>(tree: &'a Tree, path: &str, name: &str) -> Option<&'a Node> {
     tree.by_phandle(number).map(|(_, node)| node)
 }
 
-/// For each way to name the rail: the file is dtc's of the text, and libfdt makes a tree of it that has all that
-/// kernel-and-uapi D.1 asks for.
+/// The ways to name the rail, each with a base tree that needs it and dtc's arguments for that tree.
+fn ways() -> [(&'static str, String, &'static [&'static str]); 3] {
+    let plain = source("", "");
+    let user = "regulators { other: user { x-supply = <&vdd_npu_s0>; };";
+    let used = plain.replace("regulators {", user);
+    [("label", plain.clone(), &["-@"]), ("number", used, &[]), ("fragment", plain, &[])]
+}
+
+const BASES: [(&str, &[u8], &str, &[u8]); 3] = [
+    (
+        "label",
+        include_bytes!("testdata/label.dtb"),
+        include_str!("testdata/label.dts"),
+        include_bytes!("testdata/label.dtbo"),
+    ),
+    (
+        "number",
+        include_bytes!("testdata/number.dtb"),
+        include_str!("testdata/number.dts"),
+        include_bytes!("testdata/number.dtbo"),
+    ),
+    (
+        "fragment",
+        include_bytes!("testdata/fragment.dtb"),
+        include_str!("testdata/fragment.dts"),
+        include_bytes!("testdata/fragment.dtbo"),
+    ),
+];
+
+/// Text and file for each way to name the rail: the file is, byte for byte, what dtc 1.6.1 made of the text
+/// (`dtc -I dts -O dtb -o X.dtbo X.dts`), and the text is in `testdata` for people to read.
+#[test]
+fn text_and_file() {
+    for (name, base, text, file) in BASES {
+        let overlay = needs(&fdt::parse(base).unwrap());
+        assert!(overlay.missing.is_empty() && !overlay.unsupplied, "{overlay:?}");
+        let named = match &overlay.rail {
+            Some(Reference::Label(label)) => (label == "vdd_npu_s0", "label"),
+            Some(Reference::Number(number)) => (*number > 0, "number"),
+            Some(Reference::Fragment(at)) => (*at + 1 == overlay.fragments.len(), "fragment"),
+            None => (false, "not named"),
+        };
+        assert_eq!(named, (true, name));
+        assert_eq!(dts::text(&overlay), text, "{name}");
+        assert_eq!(dtbo::bytes(&overlay), file, "{name}");
+    }
+}
+
+/// The same by the compiler that is here, and what libfdt, which boot loaders use, makes of base and overlay: a tree
+/// with all that kernel-and-uapi D.1 asks for.
 #[test]
 fn what_dtc_and_libfdt_make_of_it() {
     if !have_dtc() {
@@ -80,39 +128,19 @@ fn what_dtc_and_libfdt_make_of_it() {
     }
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base.dtb");
-    let users = "other: user { x-supply = <&vdd_npu_s0>; };";
-    let plain = source("", "");
-    let used = plain.replace("regulators {", &format!("{users} regulators {{"));
-    let ways: [(&str, &[&str], fn(&Reference) -> bool); 3] = [
-        (&plain, &["-@"], |r| *r == Reference::Label("vdd_npu_s0".into())),
-        (&used, &[], |r| matches!(r, Reference::Number(1..))),
-        (&plain, &[], |r| matches!(r, Reference::Fragment(_))),
-    ];
-    for (text, arguments, right) in ways {
-        dtc(text, arguments, &base);
-        let tree = fdt::parse(&fs::read(&base).unwrap()).unwrap();
-        let overlay = needs(&tree);
-        assert!(overlay.rail.as_ref().is_some_and(right), "{overlay:?}");
-        assert!(overlay.missing.is_empty() && !overlay.unsupplied, "{overlay:?}");
+    for (name, text, arguments) in ways() {
+        dtc(&text, arguments, &base);
+        let overlay = needs(&fdt::parse(&fs::read(&base).unwrap()).unwrap());
         let compiled = dir.path().join("text.dtbo");
         dtc(&dts::text(&overlay), &[], &compiled);
-        let (ours, theirs) = (dtbo::bytes(&overlay), fs::read(&compiled).unwrap());
-        assert_eq!(
-            fdt::parse(&ours).unwrap(),
-            fdt::parse(&theirs).unwrap(),
-            "{}",
-            dts::text(&overlay)
-        );
-
+        assert_eq!(dtbo::bytes(&overlay), fs::read(&compiled).unwrap(), "{name}");
         let after = applied(&base, &overlay);
         for (core, iommu) in
             [("fdab0000", "fdab9000"), ("fdac0000", "fdaca000"), ("fdad0000", "fdada000")]
         {
             let core = format!("/npu@{core}");
-            assert!(
-                after.node(&core).unwrap().enabled()
-                    && after.node(&format!("/iommu@{iommu}")).unwrap().enabled()
-            );
+            let nodes = [core.clone(), format!("/iommu@{iommu}")];
+            assert!(nodes.iter().all(|n| after.node(n).unwrap().enabled()), "{name}");
             for name in ["npu-supply", "sram-supply"] {
                 assert_eq!(supply(&after, &core, name).unwrap().name, "dcdc-reg2");
             }
