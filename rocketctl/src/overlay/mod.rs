@@ -4,6 +4,7 @@ mod blob;
 mod board;
 mod dtbo;
 mod dts;
+mod loader;
 #[cfg(test)]
 mod tests;
 mod tree;
