@@ -41,6 +41,8 @@ enum Command {
         /// As the doctor prints it.
         id: String,
     },
+    /// The device-tree overlay for a board whose NPU nodes are disabled.
+    Overlay(overlay::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
@@ -59,6 +61,7 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };

@@ -138,6 +138,10 @@ pub fn look(tree: &Tree, rail: &str) -> Verdict {
         }
     };
     let Work { fragments, missing, .. } = work;
+    let named = |c: char| c.is_ascii_alphanumeric() || "/@,._+?#-".contains(c);
+    if let Some(odd) = fragments.iter().find(|f| !f.path.chars().all(named)) {
+        return Verdict::Useless(format!("{:?} is no device tree's path", odd.path));
+    }
     match fragments.is_empty() {
         true => Verdict::Nothing,
         false => Verdict::Needs(Overlay {

@@ -46,6 +46,11 @@ pub fn remove(text: &str, name: &str) -> String {
     all.concat()
 }
 
+/// Whether the list has it.
+pub fn has(text: &str, name: &str) -> bool {
+    value(text, OVERLAYS).is_ok_and(|list| list.is_some_and(|l| lines::has_word(&l, name)))
+}
+
 /// `NAME=value` in a file.
 struct Assignment {
     at: usize,

@@ -60,6 +60,18 @@ impl Target {
         }
     }
 
+    /// Whether the overlay is there, and what boots here is told of it.
+    pub fn installed(&self, root: &Root) -> bool {
+        let told = |text: String| match self.way {
+            Way::Armbian => armbian::has(&text, &self.called),
+            Way::Extlinux => extlinux::has(&text, &self.called),
+            Way::Menu => menu::has(&text, &self.called),
+        };
+        let config = self.config.as_ref();
+        root.exists(&self.file) == Ok(true)
+            && config.is_none_or(|config| read(root.bytes(config)).is_ok_and(told))
+    }
+
     /// What it is called by people.
     pub fn name(&self) -> &'static str {
         match self.way {
