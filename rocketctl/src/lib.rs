@@ -47,6 +47,8 @@ enum Command {
     Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
+    /// What a server's unit or container needs to use the NPU.
+    Unit(unit::Arguments),
 }
 
 /// Usage and internal errors, in every subcommand.
@@ -64,6 +66,7 @@ pub fn main() -> ExitCode {
         Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
+        Command::Unit(arguments) => unit::run(&arguments, &globals),
     };
     done.unwrap_or_else(|e| {
         eprintln!("rocketctl: {e:#}");

@@ -20,7 +20,7 @@ use anyhow::{Context, Result};
 use board::{Overlay, Verdict};
 use clap::{Args, Subcommand};
 use loader::Target;
-use rocket_runtime::board::Root;
+use rocket_runtime::board::{Absent, Root, Why};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::process::ExitCode;

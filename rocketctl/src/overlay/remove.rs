@@ -30,9 +30,7 @@ pub fn run(root: &Root, asked: &Remove, globals: &Globals) -> Result<ExitCode> {
             "done": done == Done::All, "text": text, "next": next}),
         )?;
     } else if done == Done::All {
-        print(
-            "The NPU is as the board's own device tree has it from the next start on: sudo reboot\n",
-        )?;
+        print("From the next start on the board's own device tree counts: sudo reboot\n")?;
     }
     Ok(ExitCode::from(exit))
 }
