@@ -7,14 +7,18 @@
 #![forbid(unsafe_code)]
 
 mod change;
+mod clock;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
 mod overlay;
 mod patch;
+mod setup;
 mod sim;
+mod udev;
 mod ui;
 mod unit;
+mod withdraw;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -45,6 +49,15 @@ enum Command {
     Overlay(overlay::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
+    /// From a fresh board to a working NPU; --undo brings back what was before.
+    ///
+    /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
+    /// ready, 1 something is left to do, 2 an error, 3 too little can be seen.
+    Setup(setup::Arguments),
+    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
+    Udev(udev::Arguments),
+    /// The NPU's clock: look at it, raise it the one safe way.
+    Clock(clock::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
     /// What a server's unit or container needs to use the NPU.
@@ -65,6 +78,9 @@ pub fn main() -> ExitCode {
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Udev(arguments) => udev::run(arguments, &globals),
+        Command::Clock(arguments) => clock::run(arguments, &globals),
+        Command::Setup(arguments) => setup::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
         Command::Unit(arguments) => unit::run(&arguments, &globals),
     };

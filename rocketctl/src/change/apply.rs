@@ -63,6 +63,24 @@ pub struct StepOutcome {
 }
 
 impl Outcome {
+    /// In a line.
+    pub fn words(&self) -> String {
+        match self.end {
+            End::Done => "Done.".to_owned(),
+            End::NothingToDo => "Nothing to do: all of it is as it should be.".to_owned(),
+            End::DryRun => "Nothing was changed (--dry-run).".to_owned(),
+            End::Emitted => "Nothing of this system was changed.".to_owned(),
+            End::Declined => "Nothing was changed.".to_owned(),
+            End::Blocked => {
+                let blocked = self.steps.iter().find_map(|s| match &s.was {
+                    State::Cannot(why) if !s.optional => Some(format!("{}: {why}", s.id)),
+                    _ => None,
+                });
+                format!("Nothing was changed; {}", blocked.unwrap_or_default())
+            }
+        }
+    }
+
     /// The exit status by the rules for every answer (operator-tools).
     pub fn exit(&self) -> u8 {
         match self.end {
@@ -116,13 +134,13 @@ pub fn carry_out_on(
     if outcome.end != End::Done {
         return Ok(outcome);
     }
-    if !show::confirmed(options.yes, "Go on?", out)? {
+    if !show::confirmed(options.yes, "Go on?")? {
         outcome.end = End::Declined;
         return Ok(outcome);
     }
     outcome.commands = steps(disk, place, plan, out)?;
     for command in &outcome.commands {
-        writeln!(out, "to run on that system: {command}")?;
+        let _ = writeln!(out, "to run on that system: {command}");
     }
     Ok(outcome)
 }
@@ -196,11 +214,13 @@ fn steps(
             false => Ok(()),
         });
     Err(match back {
-        Ok(()) if undone.left.is_empty() => e.context("failed; the system is as it was"),
-        Ok(()) => e.context(format!(
-            "failed; the system is as it was, but for: {}",
-            undone.left.join("; ")
-        )),
+        Ok(()) if undone.left.is_empty() && undone.failed.is_empty() => {
+            e.context("failed; the system is as it was")
+        }
+        Ok(()) => {
+            let but = [undone.left, undone.failed].concat().join("; ");
+            e.context(format!("failed; the system is as it was, but for: {but}"))
+        }
         Err(back) => e.context(format!(
             "failed, and the system could not be brought back ({back:#}); try: {}",
             plan.undo
@@ -219,8 +239,9 @@ impl Run<'_> {
         self.journal.begin(disk, self.number, begin)?;
         for (at, step) in plan.steps.iter().enumerate() {
             if step.state(disk, self.place) == State::ToDo {
-                writeln!(out, "[{}/{}] {}", at + 1, plan.steps.len(), step.title)?;
-                out.flush()?;
+                // That nobody listens any more is no reason to stop half way.
+                let _ = writeln!(out, "[{}/{}] {}", at + 1, plan.steps.len(), step.title);
+                let _ = out.flush();
                 self.step(disk, step).with_context(|| format!("step {}", step.id))?;
             }
         }

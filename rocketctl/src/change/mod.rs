@@ -6,6 +6,7 @@
 //! Everything is below a root path; commands are for the live system alone, and listed for any other.
 
 mod apply;
+mod cli;
 mod command;
 mod disk;
 mod effect;
@@ -15,10 +16,11 @@ mod place;
 mod runs;
 mod show;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};
+pub use cli::How;
 pub use effect::State;
 pub use show::needs_root;
 pub use undo::{UndoOptions, Undone, undo};

@@ -59,8 +59,8 @@ pub fn change(change: &Change, live: bool) -> Option<String> {
     })
 }
 
-/// Asks once, unless told not to.
-pub fn confirmed(yes: bool, question: &str, out: &mut dyn Write) -> Result<bool> {
+/// Asks once, unless told not to; on standard error, so that the question is seen wherever the plan went.
+pub fn confirmed(yes: bool, question: &str) -> Result<bool> {
     if yes {
         return Ok(true);
     }
@@ -68,6 +68,7 @@ pub fn confirmed(yes: bool, question: &str, out: &mut dyn Write) -> Result<bool>
     if !input.is_terminal() {
         bail!("no terminal to ask on: --yes goes on, --dry-run shows alone");
     }
+    let mut out = io::stderr().lock();
     write!(out, "{question} [y/N] ")?;
     out.flush()?;
     let mut answer = String::new();

@@ -4,7 +4,7 @@ use super::apply::{temp, write_file};
 use super::command::quoted;
 use super::disk::{Disk, Entry, Kind, Real};
 use super::effect::{Whole, whole};
-use super::journal::{Deed, Print, What};
+use super::journal::{Deed, Journal, Print, What};
 use super::place::{Place, parent};
 use super::runs::{Runs, leave_nothing};
 use super::show::{confirmed, needs_root};
@@ -23,6 +23,8 @@ pub struct UndoOptions {
     pub yes: bool,
     /// Also over what somebody changed since.
     pub force: bool,
+    /// Runs that were interrupted alone.
+    pub unfinished: bool,
 }
 
 /// What was taken back.
@@ -34,10 +36,35 @@ pub struct Undone {
     pub restored: Vec<String>,
     /// What is left, and why.
     pub left: Vec<String>,
+    /// Commands that failed, and why.
+    pub failed: Vec<String>,
     /// What to run once the system is up, where it is not this one.
     pub commands: Vec<String>,
     /// Whether it was shown alone.
     pub shown_only: bool,
+}
+
+impl Undone {
+    /// What is left, what failed and what is still to run, a line each.
+    pub fn words(&self) -> String {
+        let all = [
+            ("left", &self.left),
+            ("failed", &self.failed),
+            ("to run on that system", &self.commands),
+        ];
+        let lines =
+            all.iter().flat_map(|(word, of)| of.iter().map(move |o| format!("{word}: {o}\n")));
+        let mut out: String = lines.collect();
+        if self.runs > 0 && self.failed.is_empty() {
+            out.push_str("What was there before is there again.\n");
+        }
+        out
+    }
+
+    /// The exit status by the rules for every answer (operator-tools).
+    pub fn exit(&self) -> u8 {
+        u8::from(!self.failed.is_empty())
+    }
 }
 
 /// Brings back what was there before the runs of a plan.
@@ -67,8 +94,11 @@ pub fn undo_on(
         return Ok(Undone::default());
     };
     let all = journal.all(disk)?;
-    let ours = |plan: &str| options.plan.as_deref().is_none_or(|p| p == plan);
-    let mut runs: Vec<_> = all.iter().filter(|(_, j)| ours(&j.begin.plan)).collect();
+    let ours = |j: &Journal| {
+        options.plan.as_deref().is_none_or(|p| p == j.begin.plan)
+            && !(options.unfinished && j.ended)
+    };
+    let mut runs: Vec<_> = all.iter().filter(|(_, j)| ours(j)).collect();
     runs.reverse();
     let made: Vec<String> = all.iter().flat_map(|(_, j)| j.begin.made.clone()).collect();
     if runs.is_empty() {
@@ -92,7 +122,7 @@ pub fn undo_on(
         }
     }
     let mut undone = Undone::default();
-    if options.dry_run || !confirmed(options.yes, "Take this back?", out)? {
+    if options.dry_run || !confirmed(options.yes, "Take this back?")? {
         undone.shown_only = true;
         return Ok(undone);
     }
@@ -124,7 +154,7 @@ fn changed_since(
     disk: &mut dyn Disk,
     place: &Place,
     journal: &Runs,
-    runs: &[&(u32, super::journal::Journal)],
+    runs: &[&(u32, Journal)],
 ) -> Result<Vec<String>> {
     // What each file would be, as one deed after the other is taken back.
     let mut files: BTreeMap<&str, Option<Print>> = BTreeMap::new();
@@ -182,7 +212,10 @@ pub fn take_back(
             What::Set { path, old, new } => reset(disk, place, path, old, new, undone)?,
             What::Run { undo: None, .. } => {}
             What::Run { undo: Some(argv), .. } if place.is_live() => {
-                disk.run(argv).with_context(|| quoted(argv))?;
+                // What a command could not take back is no reason to leave the files as they are.
+                if let Err(e) = disk.run(argv) {
+                    undone.failed.push(format!("{}: {e}", quoted(argv)));
+                }
             }
             What::Run { undo: Some(argv), .. } => undone.commands.push(quoted(argv)),
         }

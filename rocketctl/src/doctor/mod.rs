@@ -9,10 +9,12 @@ mod finding;
 mod tests;
 
 use crate::ui::{Globals, print, print_json};
+#[cfg(test)]
+pub use tests::{Board, well_formed};
+
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use finding::{Finding, Report, Status};
-pub use finding::{SCHEMA, wrapped};
+pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -91,11 +93,19 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
+/// Whether the driver came after its rail was switched off (kernel.late-probe).
+pub fn is_late(facts: &Facts) -> bool {
+    checks::is_late(facts)
+}
+
 /// Says what a check is about.
 ///
 /// # Errors
 /// An unknown check, with the nearest one.
 pub fn explain(id: &str) -> Result<()> {
+    if let Some(text) = crate::udev::explain(id) {
+        return print(&format!("{id}\n\n{}\n", wrapped(&text, 80).join("\n")));
+    }
     let check = known(id)?;
     let after = match check.after {
         [] => String::new(),
@@ -130,7 +140,10 @@ fn known(id: &str) -> Result<&'static Check> {
 }
 
 /// All findings for the machine below a root path.
-fn examine(root: &Path) -> Result<Report> {
+///
+/// # Errors
+/// A root that is not there.
+pub fn examine(root: &Path) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
     let case = Case::read(&root);
     let mut findings: Vec<Finding> = Vec::new();

@@ -29,7 +29,7 @@ struct Report {
 
 pub fn run(root: &Root, asked: &Install, globals: &Globals) -> Result<ExitCode> {
     if globals.json && !asked.change.yes && !asked.change.dry_run {
-        bail!("with --json nobody is asked: --yes goes on, --dry-run shows alone");
+        bail!(super::NOBODY_ASKED);
     }
     let report = match prepared(root, asked) {
         Ok(Ready::Nothing(why)) => report(0, Some(why), String::new(), None),

@@ -85,6 +85,7 @@ const PLAN: &str = "overlay";
 /// What shows that it worked.
 const VERIFY: &str = "rocketctl doctor --only kernel.dt-nodes";
 const UNDO: &str = "sudo rocketctl overlay remove";
+const NOBODY_ASKED: &str = "with --json nobody is asked: --yes goes on, --dry-run shows alone";
 /// Something is to be done by hand.
 const BY_HAND: u8 = 1;
 
@@ -105,6 +106,9 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 fn examine(root: &Root, asked: &Board) -> Verdict {
     match tree::read(root) {
         Ok(tree) => board::look(&tree, &asked.rail),
+        Err(Absent { why: Why::Missing, path }) => {
+            Verdict::Useless(format!("this system was not started with a device tree (no {path})"))
+        }
         Err(absent) => {
             Verdict::Useless(format!("the running device tree cannot be read: {absent}"))
         }

@@ -7,9 +7,10 @@ pub mod parse;
 #[cfg(test)]
 mod tests;
 
-use crate::change::{End, Options, Plan, Step, UndoOptions, carry_out, undo};
+use crate::change::{End, Options, Plan, Step, carry_out};
 use crate::doctor::wrapped;
 use crate::ui::{Globals, print, print_json};
+use crate::withdraw::{Withdrawn, by_journal, by_plan};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 use container::Container;
@@ -232,35 +233,20 @@ impl Case {
             false => self.take_away(&options(change), globals, &mut std::io::stdout())?,
         };
         let next = match done {
-            true => vec![format!("sudo systemctl restart {}", self.stem())],
-            false => Vec::new(),
+            Withdrawn::Gone => vec![format!("sudo systemctl restart {}", self.stem())],
+            Withdrawn::Nothing | Withdrawn::Not => Vec::new(),
         };
-        self.said(
-            globals,
-            u8::from(!done && !change.dry_run),
-            &String::from_utf8_lossy(&kept),
-            &next,
-        )
+        self.said(globals, done.exit(), &String::from_utf8_lossy(&kept), &next)
     }
 
-    /// By the journal, else the file alone. Whether it is gone.
-    fn take_away(&self, options: &Options, globals: &Globals, out: &mut dyn Write) -> Result<bool> {
-        let journal = |dry_run: bool, yes: bool| UndoOptions {
-            plan: Some(self.plan()),
-            dry_run,
-            yes,
-            force: false,
-        };
-        match undo(&globals.root, &journal(true, true), &mut std::io::sink()) {
-            Ok(there) if there.shown_only => {
-                let undone = undo(&globals.root, &journal(options.dry_run, options.yes), out)?;
-                for command in &undone.commands {
-                    writeln!(out, "to run on that system: {command}")?;
-                }
-                return Ok(!undone.shown_only);
-            }
-            Ok(_) => {}
-            Err(e) => writeln!(out, "{e:#}\nSo the drop-in alone is taken away.\n")?,
+    fn take_away(
+        &self,
+        options: &Options,
+        globals: &Globals,
+        out: &mut dyn Write,
+    ) -> Result<Withdrawn> {
+        if let Some(done) = by_journal(&globals.root, &self.plan(), options, out)? {
+            return Ok(done);
         }
         let step = Step::new("unit", format!("{} goes", self.path()), "It is no more wanted.")
             .at_undo(&RELOAD)
@@ -268,9 +254,7 @@ impl Case {
             .run(&RELOAD, Some(&RELOAD));
         let undo = format!("sudo rocketctl unit install --for {}", self.stem());
         let title = format!("Take the NPU from {}", self.unit);
-        let plan = Plan::new("unit-remove", title, undo).step(step);
-        let outcome = carry_out(&globals.root, &plan, options, out)?;
-        Ok(matches!(outcome.end, End::Done | End::NothingToDo))
+        by_plan(&globals.root, &Plan::new("unit-remove", title, undo).step(step), options, out)
     }
 
     /// The last words, in the form that was asked for.

@@ -69,7 +69,8 @@ fn the_way_back_can_be_cut_as_well() {
             if disk.count < at {
                 break;
             }
-            assert!(undone.is_err(), "{at}");
+            // A command that fails is said, and keeps nothing from being brought back.
+            assert!(undone.is_err() || !undone.unwrap().failed.is_empty(), "{at}");
             back(dir.path());
             assert_eq!(digest(dir.path()), before, "{fault:?} at operation {at}");
             at += 1;

@@ -260,6 +260,13 @@ fn commands_of_the_live_system() {
     assert_eq!(digest(dir.path()), before);
     assert_eq!(disk.ran.last().unwrap(), "udevadm control --reload", "after the rules are gone");
 
+    carry_out_on(&mut Faulty::sound(), &place, &plan(), &YES, &mut Vec::new()).unwrap();
+    let mut disk = Faulty::sound();
+    disk.fails = Some("groupdel");
+    let undone = undo_on(&mut disk, &place, &undo_yes(), &mut Vec::new()).unwrap();
+    assert_eq!((undone.failed.len(), undone.exit()), (1, 1));
+    assert_eq!(digest(dir.path()), before, "all but the group");
+
     // The same from a rescue system: its files at once, its commands later.
     carry_out_on(&mut Faulty::sound(), &place, &plan(), &YES, &mut Vec::new()).unwrap();
     let undone = undo(dir.path(), &undo_yes(), &mut Vec::new()).unwrap();
