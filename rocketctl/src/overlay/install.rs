@@ -10,6 +10,7 @@ use crate::ui::{Globals, print, print_json};
 use anyhow::{Result, bail};
 use rocket_runtime::board::Root;
 use serde::Serialize;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// What became of it, as JSON has it.
@@ -28,27 +29,15 @@ struct Report {
 }
 
 pub fn run(root: &Root, asked: &Install, globals: &Globals) -> Result<ExitCode> {
-    if globals.json && !asked.change.yes && !asked.change.dry_run {
-        bail!(super::NOBODY_ASKED);
-    }
     let report = match prepared(root, asked) {
         Ok(Ready::Nothing(why)) => report(0, Some(why), String::new(), None),
         Ok(Ready::Go(overlay, target)) => {
-            let mut text: Vec<u8> = Vec::new();
-            let plan = plan(&overlay, &target);
+            let mut out = asked.how.said(globals);
             let diff = difference(root, &target);
-            if !globals.json {
-                print(&diff)?;
-            }
-            let options = Options {
-                dry_run: asked.change.dry_run,
-                yes: asked.change.yes,
-                emit: asked.emit.clone(),
-            };
-            let outcome = match globals.json {
-                true => carry_out(&globals.root, &plan, &options, &mut text)?,
-                false => carry_out(&globals.root, &plan, &options, &mut std::io::stdout())?,
-            };
+            out.write_all(diff.as_bytes())?;
+            let (dry_run, yes, emit) = (asked.how.dry_run, asked.how.yes, asked.emit.clone());
+            let options = Options { dry_run, yes, emit };
+            let outcome = carry_out(&globals.root, &plan(&overlay, &target), &options, &mut out)?;
             report(outcome.exit(), None, diff, Some(outcome))
         }
         Err(why) => report(BY_HAND, Some(format!("{why:#}")), String::new(), None),
@@ -62,7 +51,7 @@ pub fn run(root: &Root, asked: &Install, globals: &Globals) -> Result<ExitCode> 
 
 enum Ready {
     Nothing(String),
-    Go(Overlay, Target),
+    Go(Box<Overlay>, Box<Target>),
 }
 
 /// Whether all that an installation needs is known.
@@ -87,7 +76,7 @@ fn prepared(root: &Root, asked: &Install) -> Result<Ready> {
         );
     }
     match loader::find(root) {
-        Ok(Some(target)) => Ok(Ready::Go(overlay, target)),
+        Ok(Some(target)) => Ok(Ready::Go(Box::new(overlay), Box::new(target))),
         Ok(None) => bail!(by_hand(root, &overlay)),
         Err(e) => bail!("{e:#}\n\n{}", text_for(&overlay)),
     }
@@ -185,7 +174,6 @@ fn words(report: &Report) -> String {
                 "It is installed, and counts from the next start on: sudo reboot\nverify then: {VERIFY}\n"
             )
         }
-        (Some(End::DryRun), _) => "Nothing was changed.\n".to_owned(),
-        _ => String::new(),
+        _ => report.outcome.as_ref().map(|o| paragraph(&o.words())).unwrap_or_default(),
     }
 }

@@ -14,6 +14,7 @@ mod tree;
 #[cfg(test)]
 mod trees;
 
+use crate::change::How;
 use crate::doctor::wrapped;
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result};
@@ -39,7 +40,7 @@ enum What {
     /// Have the boot loader apply it, from the next start on.
     Install(Install),
     /// Take away what install has added.
-    Remove(Remove),
+    Remove(How),
 }
 
 /// What is said of the board.
@@ -58,26 +59,10 @@ struct Install {
     #[arg(long)]
     without_supply: bool,
     #[command(flatten)]
-    change: Change,
+    how: How,
     /// Write the files to this new folder in place of the system.
     #[arg(long, value_name = "DIR")]
     emit: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-struct Remove {
-    #[command(flatten)]
-    change: Change,
-}
-
-#[derive(Debug, Args)]
-struct Change {
-    /// Show what would be done, and do nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask.
-    #[arg(long, short)]
-    yes: bool,
 }
 
 /// The plan's name in the journal.
@@ -85,7 +70,6 @@ const PLAN: &str = "overlay";
 /// What shows that it worked.
 const VERIFY: &str = "rocketctl doctor --only kernel.dt-nodes";
 const UNDO: &str = "sudo rocketctl overlay remove";
-const NOBODY_ASKED: &str = "with --json nobody is asked: --yes goes on, --dry-run shows alone";
 /// Something is to be done by hand.
 const BY_HAND: u8 = 1;
 
@@ -98,7 +82,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     match &arguments.what {
         What::Show(asked) => show(&root, asked, globals),
         What::Install(asked) => install::run(&root, asked, globals),
-        What::Remove(asked) => remove::run(&root, asked, globals),
+        What::Remove(how) => remove::run(&root, how, globals),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Taking the overlay away: by the journal byte for byte, else what is there of it.
 
 use super::loader::{self, Target};
-use super::{PLAN, Remove, diff};
-use crate::change::{Options, Plan, Step};
+use super::{PLAN, diff};
+use crate::change::{How, Options, Plan, Step};
 use crate::ui::{Globals, print, print_json};
 use crate::withdraw::{Withdrawn, by_journal, by_plan};
 use anyhow::{Result, bail};
@@ -11,21 +11,16 @@ use serde_json::json;
 use std::io::Write;
 use std::process::ExitCode;
 
-pub fn run(root: &Root, asked: &Remove, globals: &Globals) -> Result<ExitCode> {
-    let options = Options { dry_run: asked.change.dry_run, yes: asked.change.yes, emit: None };
-    let mut kept: Vec<u8> = Vec::new();
-    let done = match globals.json {
-        true if !options.yes && !options.dry_run => bail!(super::NOBODY_ASKED),
-        true => remove(root, &options, globals, &mut kept)?,
-        false => remove(root, &options, globals, &mut std::io::stdout())?,
-    };
+pub fn run(root: &Root, how: &How, globals: &Globals) -> Result<ExitCode> {
+    let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
+    let done = remove(root, &options, globals, &mut how.said(globals))?;
+    let gone = done == Withdrawn::Gone;
     if globals.json {
-        let text = String::from_utf8_lossy(&kept);
-        let next = if done == Withdrawn::Gone { vec!["sudo reboot"] } else { vec![] };
+        let next = if gone { vec!["sudo reboot"] } else { vec![] };
         let (schema, version) = (crate::doctor::SCHEMA, env!("CARGO_PKG_VERSION"));
         print_json(&json!({"schema": schema, "tool": "rocketctl", "version": version,
-            "exit": done.exit(), "done": done == Withdrawn::Gone, "text": text, "next": next}))?;
-    } else if done == Withdrawn::Gone {
+            "exit": done.exit(), "removed": gone, "next": next}))?;
+    } else if gone {
         print("From the next start on the board's own device tree counts: sudo reboot\n")?;
     }
     Ok(ExitCode::from(done.exit()))

@@ -7,7 +7,7 @@ pub mod parse;
 #[cfg(test)]
 mod tests;
 
-use crate::change::{End, Options, Plan, Step, carry_out};
+use crate::change::{End, How, Options, Plan, Step, carry_out};
 use crate::doctor::wrapped;
 use crate::ui::{Globals, print, print_json};
 use crate::withdraw::{Withdrawn, by_journal, by_plan};
@@ -41,23 +41,13 @@ enum What {
     /// Print the drop-in; changes nothing.
     Show,
     /// Write the drop-in to /etc/systemd/system/UNIT.service.d.
-    Install(Change),
+    Install(How),
     /// Take the drop-in away.
-    Remove(Change),
+    Remove(How),
     /// Print a service for docker compose or podman compose.
     Compose,
     /// Print a Container Device Interface specification, for /etc/cdi.
     Cdi,
-}
-
-#[derive(Debug, Args)]
-struct Change {
-    /// Show what would be done, and do nothing.
-    #[arg(long)]
-    dry_run: bool,
-    /// Do not ask.
-    #[arg(long, short)]
-    yes: bool,
 }
 
 /// Where the package has the plugin.
@@ -73,8 +63,8 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let case = Case::new(&root, arguments)?;
     match &arguments.what {
         None | Some(What::Show) => case.show(globals),
-        Some(What::Install(change)) => case.install(change, globals),
-        Some(What::Remove(change)) => case.remove(change, globals),
+        Some(What::Install(how)) => case.install(how, globals),
+        Some(What::Remove(how)) => case.remove(how, globals),
         Some(What::Compose) => {
             let stem = case.unit.split(['.', '@']).next().unwrap_or_default();
             print(&container::compose(&case.container, stem))?;
@@ -182,7 +172,7 @@ impl Case {
         format!("unit {}", self.unit)
     }
 
-    fn install(&self, change: &Change, globals: &Globals) -> Result<ExitCode> {
+    fn install(&self, how: &How, globals: &Globals) -> Result<ExitCode> {
         let why = match &self.there {
             Ok(true) => None,
             Ok(false) => Some(format!(
@@ -205,16 +195,12 @@ impl Case {
             .write(self.path(), self.dropin.text(&self.unit), 0o644)
             .run(&RELOAD, Some(&RELOAD));
         let plan = Plan::new(name, title, undo).step(step);
-        let mut kept: Vec<u8> = Vec::new();
-        let outcome = match globals.json {
-            true => carry_out(&globals.root, &plan, &asked_not(options(change))?, &mut kept)?,
-            false => carry_out(&globals.root, &plan, &options(change), &mut std::io::stdout())?,
-        };
+        let outcome = carry_out(&globals.root, &plan, &options(how), &mut how.said(globals))?;
         let next = match outcome.end {
             End::Done | End::NothingToDo => self.next(),
             _ => Vec::new(),
         };
-        let text = String::from_utf8_lossy(&kept).into_owned() + &self.notes();
+        let text = wrapped(&outcome.words(), 80).join("\n") + "\n" + &self.notes();
         self.said(globals, outcome.exit(), &text, &next)
     }
 
@@ -226,17 +212,13 @@ impl Case {
         ]
     }
 
-    fn remove(&self, change: &Change, globals: &Globals) -> Result<ExitCode> {
-        let mut kept: Vec<u8> = Vec::new();
-        let done = match globals.json {
-            true => self.take_away(&asked_not(options(change))?, globals, &mut kept)?,
-            false => self.take_away(&options(change), globals, &mut std::io::stdout())?,
-        };
+    fn remove(&self, how: &How, globals: &Globals) -> Result<ExitCode> {
+        let done = self.take_away(&options(how), globals, &mut how.said(globals))?;
         let next = match done {
             Withdrawn::Gone => vec![format!("sudo systemctl restart {}", self.stem())],
             Withdrawn::Nothing | Withdrawn::Not => Vec::new(),
         };
-        self.said(globals, done.exit(), &String::from_utf8_lossy(&kept), &next)
+        self.said(globals, done.exit(), "", &next)
     }
 
     fn take_away(
@@ -284,16 +266,8 @@ fn path(unit: &str) -> String {
     format!("/etc/systemd/system/{unit}.d/50-rocket-npu.conf")
 }
 
-fn options(change: &Change) -> Options {
-    Options { dry_run: change.dry_run, yes: change.yes, emit: None }
-}
-
-/// With JSON nobody is asked.
-fn asked_not(options: Options) -> Result<Options> {
-    match options.yes || options.dry_run {
-        true => Ok(options),
-        false => bail!("with --json nobody is asked: --yes goes on, --dry-run shows alone"),
-    }
+fn options(how: &How) -> Options {
+    Options { dry_run: how.dry_run, yes: how.yes, emit: None }
 }
 
 /// Accel nodes of this system's driver, or the usual one.
