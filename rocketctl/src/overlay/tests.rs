@@ -150,3 +150,38 @@ fn what_dtc_and_libfdt_make_of_it() {
         assert_eq!(look(&after, RAIL), Verdict::Nothing, "nothing more is needed after it");
     }
 }
+
+fn node(name: &str, properties: &[(&str, &[u8])], children: Vec<Node>) -> Node {
+    let properties = properties.iter().map(|(n, v)| ((*n).to_owned(), v.to_vec())).collect();
+    Node { name: name.into(), properties, children }
+}
+
+/// Its second core stays off, as two jobs at once give wrong results, and its rail is always on, as its power domain
+/// does not hold it (kernel-and-uapi C.3).
+#[test]
+fn the_rk3576_gets_one_core() {
+    let off = ("status", &b"disabled\0"[..]);
+    let core = ("compatible", &b"rockchip,rk3576-rknn-core\0"[..]);
+    let soc = ["iommu@27702000", "iommu@2770a000"].map(|n| node(n, &[off], vec![]));
+    let cores = ["npu@27700000", "npu@27708000"].map(|n| node(n, &[off, core], vec![]));
+    let rail = node(
+        "dcdc-reg2",
+        &[("regulator-name", b"vdd_npu_s0\0"), ("phandle", &[0, 0, 0, 9])],
+        vec![],
+    );
+    let soc = node("soc", &[], soc.into_iter().chain(cores).collect());
+    let board = [("compatible", &b"x,y\0rockchip,rk3576\0"[..])];
+    let overlay = needs(&Tree { root: node("", &board, vec![soc, rail]) });
+    let set: Vec<(&str, Vec<&str>)> = overlay
+        .fragments
+        .iter()
+        .map(|f| (f.path.as_str(), f.properties.iter().map(|(name, _)| *name).collect()))
+        .collect();
+    let expected = [
+        ("/soc/npu@27700000", vec!["status", "npu-supply", "sram-supply"]),
+        ("/soc/iommu@27702000", vec!["status"]),
+        ("/dcdc-reg2", vec!["regulator-always-on"]),
+    ];
+    assert_eq!(set, expected);
+    assert_eq!((overlay.rail, overlay.unsupplied), (Some(Reference::Number(9)), false));
+}
