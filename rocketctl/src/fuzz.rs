@@ -39,3 +39,42 @@ pub fn plugin_file(data: &[u8]) {
         crate::setup::is_plugin(data, true).is_ok() && crate::setup::is_plugin(data, false).is_ok();
     assert!(!both, "for one machine alone");
 }
+
+/// Unit files: every line is at most one assignment, and what is written is read back.
+pub fn unit_file(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let unit = crate::unit::parse::parse(&text);
+    assert!(unit.entries.len() + unit.odd.len() <= text.lines().count());
+    for entry in &unit.entries {
+        let word = crate::unit::parse::quoted(&entry.value);
+        let doubled = entry.value.replace('%', "%%");
+        assert_eq!(crate::unit::parse::words(&word), [doubled], "quoting");
+    }
+    let _ = unit.environment();
+}
+
+/// Flattened device trees: a node can be found by its path.
+pub fn fdt(data: &[u8]) {
+    let Ok(tree) = rocket_runtime::board::fdt::parse(data) else { return };
+    assert!(tree.nodes().iter().take(64).all(|(path, _)| tree.node(path).is_some()));
+    let _ = tree.by_phandle(1);
+}
+
+/// What boot loaders are told by: what is added is there once, and goes again.
+pub fn boot_configuration(data: &[u8]) {
+    use crate::overlay::loader::{armbian, extlinux, menu};
+    let text = String::from_utf8_lossy(data);
+    let (name, path) = ("rocket-npu", "/boot/overlays/rocket-npu.dtbo");
+    if let Ok(new) = armbian::add(&text, name) {
+        assert!(armbian::has(&new, name) && !armbian::has(&armbian::remove(&new, name), name));
+        assert_eq!(armbian::add(&new, name).ok().as_ref(), Some(&new));
+    }
+    if let Ok(new) = extlinux::add(&text, path) {
+        assert!(extlinux::has(&new, path) && !extlinux::has(&extlinux::remove(&new, path), path));
+        assert_eq!(extlinux::add(&new, path).ok().as_ref(), Some(&new));
+    }
+    if let Ok(new) = menu::add(&text, name) {
+        assert_eq!(menu::add(&new, name).ok().as_ref(), Some(&new));
+        assert!(!menu::has(&menu::remove(&new, name), name));
+    }
+}

@@ -11,11 +11,14 @@ mod clock;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
+mod overlay;
 mod patch;
 mod setup;
 mod sim;
 mod udev;
 mod ui;
+mod unit;
+mod withdraw;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -42,6 +45,8 @@ enum Command {
         /// As the doctor prints it.
         id: String,
     },
+    /// The device-tree overlay for a board whose NPU nodes are disabled.
+    Overlay(overlay::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// From a fresh board to a working NPU; --undo brings back what was before.
@@ -55,6 +60,8 @@ enum Command {
     Clock(clock::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
+    /// What a server's unit or container needs to use the NPU.
+    Unit(unit::Arguments),
 }
 
 /// Usage and internal errors, in every subcommand.
@@ -69,11 +76,13 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),
         Command::Clock(arguments) => clock::run(arguments, &globals),
         Command::Setup(arguments) => setup::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
+        Command::Unit(arguments) => unit::run(&arguments, &globals),
     };
     done.unwrap_or_else(|e| {
         eprintln!("rocketctl: {e:#}");

@@ -4,6 +4,7 @@
 //! none, and what was looked at is written down.
 
 mod facts;
+pub mod fdt;
 mod root;
 
 pub use facts::{AccelNode, CorePower, DtNode, Facts};
