@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod npu;
 mod patch;
+mod selftest;
 mod sim;
 mod ui;
 
@@ -38,6 +40,11 @@ enum Command {
     },
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
+    /// Does the NPU compute rightly: every number format, several jobs at once, each core.
+    ///
+    /// Runs on the NPU, or with --sim on a simulated board. Changes nothing. Exit status: 0 good, 1 a test
+    /// failed or there is no NPU, 2 an error, 3 too little could be tested.
+    Selftest(selftest::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -55,6 +62,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Selftest(arguments) => selftest::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {
