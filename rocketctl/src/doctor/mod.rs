@@ -3,7 +3,7 @@
 //! A check is a pure function from [`Facts`] to a [`Finding`], in a file of its own below `checks`. What one
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
-mod checks;
+pub mod checks;
 pub mod finding;
 #[cfg(test)]
 mod tests;
@@ -90,20 +90,6 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
-/// Says what a check is about.
-///
-/// # Errors
-/// An unknown check, with the nearest one.
-pub fn explain(id: &str) -> Result<()> {
-    let check = known(id)?;
-    let after = match check.after {
-        [] => String::new(),
-        ids => format!("\nLooked at only where nothing is wrong with: {}\n", ids.join(", ")),
-    };
-    let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
-    print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
-}
-
 /// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing
 /// good of the board.
 fn chosen(report: Report, only: &[String], skip: &[String]) -> Report {
@@ -129,7 +115,10 @@ fn known(id: &str) -> Result<&'static Check> {
 }
 
 /// All findings for the machine below a root path.
-fn examine(root: &Path) -> Result<Report> {
+///
+/// # Errors
+/// A root that is not there.
+pub fn examine(root: &Path) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
     let case = Case::read(&root);
     let mut findings: Vec<Finding> = Vec::new();

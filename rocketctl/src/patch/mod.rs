@@ -1,6 +1,6 @@
 //! `rocketctl patch`: the series for the kernel's driver, and which of it a driver's source has.
 
-mod catalog;
+pub mod catalog;
 mod source;
 
 use crate::ui::{Globals, print};
