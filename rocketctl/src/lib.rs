@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod counters;
 mod doctor;
 mod explain;
@@ -48,6 +49,11 @@ enum Command {
     Knobs(knobs::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
+    /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
+    ///
+    /// Runs on the NPU, or with --sim on a simulated board, whose times are modelled. Changes nothing. Exit status:
+    /// 0 good, 1 there is no NPU, 2 an error.
+    Bench(bench::Arguments),
     /// Run a host with the plugin, on the NPU or a simulated one.
     ///
     /// Becomes the host, so signals and its exit status are its own. Findings that keep the NPU from working are
@@ -91,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Explain(arguments) => {
             explain::run(&arguments, &globals).map(|()| ExitCode::SUCCESS)
         }
+        Command::Bench(arguments) => bench::run(&arguments, &globals),
         Command::Knobs(arguments) => knobs::run(&arguments, &globals),
         Command::Run(arguments) => Ok(run::run(&arguments, &globals)),
         Command::Stats(arguments) => counters::stats::run(&arguments, &globals),

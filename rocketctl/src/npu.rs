@@ -1,5 +1,6 @@
 //! Which NPU `selftest` and `bench` run on: this machine's, or a simulated one.
 
+use crate::doctor::finding::{Finding, Report};
 use crate::sim::BoardOptions;
 use crate::ui::Globals;
 use anyhow::{Result, bail};
@@ -8,6 +9,9 @@ use rocket_runtime::Error;
 use rocket_runtime::device::{Board, KernelBoard};
 use rocket_sim::SimBoard;
 use std::path::{Path, PathBuf};
+
+/// The finding about it.
+pub const BOARD: &str = "selftest.board";
 
 /// Where to run.
 #[derive(Debug, Clone, Args)]
@@ -71,4 +75,13 @@ impl Choice {
         };
         Ok(found.map(Npu::Kernel))
     }
+}
+
+/// The report of a command that has no NPU to run on.
+pub fn missing(why: &Error, command: &str) -> Report {
+    let finding = Finding::fail(BOARD, "there is no NPU that can be used")
+        .cause(format!("{why}. The same runs on a simulated board: rocketctl {command} --sim"))
+        .fix("rocketctl doctor", format!("rocketctl {command}"), "nothing was changed");
+    let report = Report::new(vec![finding], &[BOARD]);
+    Report { verdict: "nothing was run".into(), ..report }
 }

@@ -8,7 +8,7 @@ pub mod draw;
 mod judge;
 
 use crate::doctor::finding::{Finding, Report};
-use crate::npu::{Choice, Npu as Device};
+use crate::npu::{BOARD, Choice, Npu as Device, missing};
 use crate::ui::{Globals, print, print_json};
 use anyhow::Result;
 use clap::Args;
@@ -54,7 +54,6 @@ enum Run {
     Rules,
 }
 
-const BOARD: &str = "selftest.board";
 /// A core's finding; the RK3588 has three.
 const CORES: [&str; 3] = ["selftest.core0", "selftest.core1", "selftest.core2"];
 const RULES: &str = "selftest.rules";
@@ -127,11 +126,9 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 
 /// There is nothing to test.
 fn no_board(why: &Error) -> Report {
-    let finding = Finding::fail(BOARD, "there is no NPU to test")
-        .cause(format!("{why}. The same tests run on a simulated board: rocketctl selftest --sim"))
-        .fix("rocketctl doctor", "rocketctl selftest", "nothing was changed");
+    let missing = missing(why, "selftest");
     let skip = |t: &Test| Finding::skipped(t.id, BOARD);
-    let findings = std::iter::once(finding).chain(TESTS[1..].iter().map(skip)).collect();
+    let findings = missing.findings.iter().cloned().chain(TESTS[1..].iter().map(skip)).collect();
     Report { verdict: "nothing was tested".into(), ..Report::new(findings, &[BOARD]) }
 }
 

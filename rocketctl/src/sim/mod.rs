@@ -105,6 +105,11 @@ impl Default for BoardOptions {
 }
 
 impl BoardOptions {
+    /// Whether exact results were asked for.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
     /// The board.
     pub fn config(&self) -> Config {
         Config {
