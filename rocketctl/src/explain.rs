@@ -4,6 +4,7 @@
 use crate::doctor::{checks, finding::wrapped};
 use crate::patch::catalog;
 use crate::selftest::TESTS;
+use crate::udev;
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Result, bail};
 use clap::Args;
@@ -57,6 +58,7 @@ fn entries() -> Result<Vec<Entry>> {
         };
         all.push(entry(c.id, "finding", format!("{}{after}", c.explain)));
     }
+    all.extend(udev::ids().filter_map(|id| Some(entry(id, "finding", udev::explain(id)?))));
     all.extend(TESTS.iter().map(|t| entry(t.id, "test", t.explain.to_owned())));
     for r in REASONS {
         let text = format!("An operation stays on the CPU: {}", r.sentence());

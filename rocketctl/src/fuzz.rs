@@ -1,4 +1,37 @@
-//! Parsers of outside bytes, for fuzz targets: each takes anything and asserts what must hold of the answer.
+//! The parsers of outside bytes, for fuzz targets. Each also asserts what must hold of whatever it took.
+
+use crate::change::journal;
+use crate::clock::{options, rate};
+
+/// A journal of changes: what is taken is taken again when it is written out.
+pub fn journal(data: &[u8]) {
+    let Ok(Some(read)) = journal::parse(data) else { return };
+    let mut text = String::new();
+    let begin = std::iter::once(journal::Record::Begin(read.begin.clone()));
+    let deeds = read.deeds.iter().cloned().map(journal::Record::Do);
+    for record in begin.chain(deeds).chain(read.ended.then_some(journal::Record::End)) {
+        match journal::line(&record) {
+            Ok(line) => text += &line,
+            Err(e) => panic!("{e}: {record:?}"),
+        }
+    }
+    assert_eq!(journal::parse(text.as_bytes()), Ok(Some(read)));
+}
+
+/// Modprobe's options: a value that is set is found again, and taken out again.
+pub fn modprobe_options(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let parameter = crate::clock::PARAMETER;
+    let new = options::with(&text, parameter, Some("7"));
+    assert!(new.len() > 1 << 20 || options::value(&new, parameter) == Some("7"));
+    assert_eq!(options::value(&options::with(&new, parameter, None), parameter), None);
+}
+
+/// A rate: what is allowed is one of three.
+pub fn clock_rate(data: &[u8]) {
+    let Ok(hz) = rate::parse(&String::from_utf8_lossy(data)) else { return };
+    assert!(rate::allowed(hz).is_err() || [0, 200_000_000, 600_000_000].contains(&hz));
+}
 
 /// `/proc/interrupts`: no core without a name, and no more than there are lines.
 pub fn interrupts(data: &[u8]) {

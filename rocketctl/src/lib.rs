@@ -7,6 +7,8 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod change;
+mod clock;
 mod counters;
 mod doctor;
 mod explain;
@@ -19,6 +21,7 @@ mod patch;
 mod run;
 mod selftest;
 mod sim;
+mod udev;
 mod ui;
 
 use clap::{Parser, Subcommand};
@@ -79,6 +82,10 @@ enum Command {
     Man(generate::Man),
     /// Print completions for a shell.
     Completions(generate::Completions),
+    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
+    Udev(udev::Arguments),
+    /// The NPU's clock: look at it, raise it the one safe way.
+    Clock(clock::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -110,6 +117,8 @@ pub fn main() -> ExitCode {
         }
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Selftest(arguments) => selftest::run(&arguments, &globals),
+        Command::Udev(arguments) => udev::run(arguments, &globals),
+        Command::Clock(arguments) => clock::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {

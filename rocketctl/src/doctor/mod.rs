@@ -9,9 +9,12 @@ pub mod finding;
 mod tests;
 
 use crate::ui::{Globals, print, print_json};
+#[cfg(test)]
+pub use tests::{Board, well_formed};
+
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use finding::{Finding, Report, Status};
+pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -12,16 +12,20 @@ fn boards() -> PathBuf {
 }
 
 /// A copy of a board that a case changes.
-struct Board(tempfile::TempDir);
+pub struct Board(tempfile::TempDir);
 
 impl Board {
-    fn of(name: &str) -> Board {
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn of(name: &str) -> Board {
         let dir = tempfile::tempdir().unwrap();
         copy(&boards().join(name), dir.path());
         Board(dir)
     }
 
-    fn set(self, path: &str, bytes: impl AsRef<[u8]>) -> Board {
+    pub fn set(self, path: &str, bytes: impl AsRef<[u8]>) -> Board {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, bytes).unwrap();
@@ -33,7 +37,7 @@ impl Board {
         self.set(path, old + text)
     }
 
-    fn without(self, path: &str) -> Board {
+    pub fn without(self, path: &str) -> Board {
         let path = self.0.path().join(path);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
         self
@@ -80,7 +84,7 @@ fn wrong(report: &Report) -> Vec<String> {
 
 /// The rules for every answer (operator-tools): cause first, each fix a command with its verification and its way
 /// back, unknown with a reason, one root one finding, exit status and findings of one mind, 80 columns.
-fn well_formed(report: &Report) {
+pub fn well_formed(report: &Report) {
     let bad = |s: Status| report.findings.iter().any(|f| f.status == s);
     let wants =
         if bad(Status::Fail) || bad(Status::Warn) { report.exit == 1 } else { report.exit != 1 };
@@ -257,6 +261,13 @@ fn groups_of_the_user_and_of_the_session() {
     assert_eq!(out.finding("access.stale-login").because, Some("access.group"));
     let root = out.set("cmd/id.txt", "uid=0(root) gid=0(root) groups=0(root)");
     assert_eq!(root.finding("access.group").status, Status::Ok);
+    // No udev rule, as before version 257.
+    let bare = || Board::of("rk3588-stock").set("dev/accel/accel0.stat", "261 0 600 root root");
+    let f = bare().finding("access.node");
+    assert_eq!((f.status, f.fix[0].run.as_str()), (Status::Fail, "sudo rocketctl udev install"));
+    assert_eq!(bare().finding("access.group").because, Some("access.node"));
+    let root = bare().set("cmd/id.txt", "uid=0(root) gid=0(root) groups=0(root)");
+    assert_eq!(root.finding("access.node").status, Status::Warn, "root can, others cannot");
     let nobody = closed().without("cmd/id.txt");
     assert_eq!(nobody.finding("access.group").status, Status::Unknown);
 }

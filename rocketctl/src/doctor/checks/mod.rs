@@ -48,3 +48,7 @@ pub const ALL: &[Check] = &[
 /// How the package of the patched driver is installed and removed (kernel-patches/README.md).
 const INSTALL_PATCHES: &str = "sudo apt install ./rocket-npu-dkms_*_all.deb";
 const REMOVE_PATCHES: &str = "sudo apt remove rocket-npu-dkms";
+
+/// How the udev rules are installed and removed.
+const INSTALL_RULES: &str = "sudo rocketctl udev install";
+const REMOVE_RULES: &str = "sudo rocketctl udev remove";
