@@ -2,7 +2,7 @@
 //! setting, or a patch of the kernel.
 
 use crate::doctor::{checks, finding::wrapped};
-use crate::patch::catalog;
+use crate::patch::{catalog, headers};
 use crate::selftest::TESTS;
 use crate::udev;
 use crate::ui::{Globals, print, print_json};
@@ -58,6 +58,7 @@ fn entries() -> Result<Vec<Entry>> {
         };
         all.push(entry(c.id, "finding", format!("{}{after}", c.explain)));
     }
+    all.extend(headers::CHECKS.iter().map(|(id, text)| entry(id, "finding", text.to_string())));
     all.extend(udev::ids().filter_map(|id| Some(entry(id, "finding", udev::explain(id)?))));
     all.extend(TESTS.iter().map(|t| entry(t.id, "test", t.explain.to_owned())));
     for r in REASONS {

@@ -14,7 +14,7 @@ use rocket_runtime::board::{Facts, Root};
 use rocket_runtime::matmul::{Npu, Options};
 use rocket_sim::{Arithmetic, Config, SimBoard};
 use serde::Serialize;
-use shape::Shape;
+pub use shape::Shape;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -19,6 +19,7 @@ pub mod tests;
 mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};
+pub use command::{PATIENCE, run as run_program};
 pub use effect::State;
 pub use show::needs_root;
 pub use undo::{UndoOptions, Undone, undo};
