@@ -78,3 +78,37 @@ pub fn boot_configuration(data: &[u8]) {
         assert!(!menu::has(&menu::remove(&new, name), name));
     }
 }
+
+/// `/proc/interrupts`: no core without a name, and no more than there are lines.
+pub fn interrupts(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let cores = crate::selftest::cores::interrupts(&text);
+    assert!(cores.len() <= text.lines().count());
+    assert!(cores.iter().all(|c| c.name.ends_with(".npu")));
+}
+
+/// A patch: what is taken changes at least one file, at a path within the tree.
+pub fn patch(data: &[u8]) {
+    let Ok(files) = crate::patch::diff::parse(data) else { return };
+    for file in &files {
+        assert!(!file.path.starts_with('/') && !file.path.split('/').any(|p| p == ".."));
+        let text = String::from_utf8_lossy(data);
+        // Whether it fits is not asked; it ends, and a new file is never put over another.
+        let fits = file.apply(Some(&text)).is_ok();
+        assert!(!(fits && file.is_new));
+    }
+}
+
+/// A kernel module: one that is taken has a machine.
+pub fn modinfo(data: &[u8]) {
+    if let Ok(info) = crate::patch::module::modinfo(data) {
+        assert!(info.contains_key("machine"));
+    }
+}
+
+/// A shape of `bench`: what is taken is taken again when it is written out.
+pub fn shape(data: &[u8]) {
+    if let Ok(shape) = String::from_utf8_lossy(data).parse::<crate::bench::Shape>() {
+        assert_eq!(shape.to_string().parse(), Ok(shape));
+    }
+}

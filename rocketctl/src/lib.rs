@@ -6,14 +6,22 @@
 
 #![forbid(unsafe_code)]
 
+mod bench;
 mod change;
 mod clock;
+mod counters;
 mod doctor;
+mod explain;
 #[doc(hidden)]
 pub mod fuzz;
 mod overlay;
-mod patch;
 mod setup;
+mod generate;
+mod knobs;
+mod npu;
+mod patch;
+mod run;
+mod selftest;
 mod sim;
 mod udev;
 mod ui;
@@ -40,20 +48,51 @@ enum Command {
     /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
     /// good, 1 something to do, 2 an error, 3 too little can be seen.
     Doctor(doctor::Arguments),
-    /// What a check of the doctor is about.
-    Explain {
-        /// As the doctor prints it.
-        id: String,
-    },
     /// The device-tree overlay for a board whose NPU nodes are disabled.
     Overlay(overlay::Arguments),
-    /// The patches for the kernel's driver: what they are, and which a source has.
-    Patch(patch::Arguments),
     /// From a fresh board to a working NPU; --undo brings back what was before.
     ///
     /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
     /// ready, 1 something is left to do, 2 an error, 3 too little can be seen.
     Setup(setup::Arguments),
+    /// What a finding, a test, a reason, a route, a setting or a patch is about.
+    Explain(explain::Arguments),
+    /// Every setting of the plugin: its value in effect, and where that comes from.
+    ///
+    /// Exit status: 0 good, 1 a setting is unknown or malformed, 2 an error.
+    Knobs(knobs::Arguments),
+    /// The patches for the kernel's driver: what they are, and which a source has.
+    Patch(patch::Arguments),
+    /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
+    ///
+    /// Runs on the NPU, or with --sim on a simulated board, whose times are modelled. Changes nothing. Exit status:
+    /// 0 good, 1 there is no NPU, 2 an error.
+    Bench(bench::Arguments),
+    /// Run a host with the plugin, on the NPU or a simulated one.
+    ///
+    /// Becomes the host, so signals and its exit status are its own. Findings that keep the NPU from working are
+    /// told first, a line each; the host runs all the same, on the CPU. Exit status: the host's; 125 for an error
+    /// of rocketctl, 126 and 127 when the host cannot be started.
+    Run(run::Arguments),
+    /// Does the NPU compute rightly: every number format, several jobs at once, each core.
+    ///
+    /// Runs on the NPU, or with --sim on a simulated board. Changes nothing. Exit status: 0 good, 1 a test
+    /// failed or there is no NPU, 2 an error, 3 too little could be tested.
+    Selftest(selftest::Arguments),
+    /// Every live counter of running and just finished hosts, as JSON or for Prometheus.
+    ///
+    /// Exit status: 0 good, 2 an error, 3 no host has counters.
+    Stats(counters::stats::Arguments),
+    /// Which operations of a host ran on the NPU, which did not, and why.
+    ///
+    /// Reads the live counters (docs/counters.md) of running and just finished hosts. Exit status: 0 good, 2 an
+    /// error, 3 no host has counters.
+    Why(counters::why::Arguments),
+    /// Write man pages into a folder.
+    #[command(hide = true)]
+    Man(generate::Man),
+    /// Print completions for a shell.
+    Completions(generate::Completions),
     /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
     Udev(udev::Arguments),
     /// The NPU's clock: look at it, raise it the one safe way.
@@ -75,9 +114,23 @@ pub fn main() -> ExitCode {
     };
     let done = match command {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
-        Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Overlay(arguments) => overlay::run(&arguments, &globals),
+        Command::Explain(arguments) => {
+            explain::run(&arguments, &globals).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Bench(arguments) => bench::run(&arguments, &globals),
+        Command::Knobs(arguments) => knobs::run(&arguments, &globals),
+        Command::Run(arguments) => Ok(run::run(&arguments, &globals)),
+        Command::Stats(arguments) => counters::stats::run(&arguments, &globals),
+        Command::Why(arguments) => counters::why::run(&arguments, &globals),
+        Command::Man(arguments) => {
+            generate::man(&arguments, command_line()).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Completions(arguments) => {
+            generate::completions(&arguments, command_line()).map(|()| ExitCode::SUCCESS)
+        }
         Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Selftest(arguments) => selftest::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),
         Command::Clock(arguments) => clock::run(arguments, &globals),
         Command::Setup(arguments) => setup::run(&arguments, &globals),
@@ -90,12 +143,22 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// Help and usage errors. `sim run` returns its program's status, so an error of ours has the one
+/// The definition of the command line.
+fn command_line() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
+}
+
+/// Help and usage errors. `run` and `sim run` return their program's status, so an error of ours has the one
 /// that `env` and `timeout` use.
 fn usage(e: &clap::Error) -> ExitCode {
     // Nobody to tell when that is closed as well.
     let _ = e.print();
-    let runs = std::env::args().skip(1).take(2).eq(["sim", "run"]);
+    let words = std::env::args_os()
+        .skip(1)
+        .filter_map(|w| w.into_string().ok())
+        .filter(|w| !w.starts_with("--"));
+    let words: Vec<String> = words.take(2).collect();
+    let runs = words.first().is_some_and(|w| w == "run") || words == ["sim", "run"];
     match (e.use_stderr(), runs) {
         (false, _) => ExitCode::SUCCESS,
         (true, true) => ExitCode::from(sim::RUN_FAILED),

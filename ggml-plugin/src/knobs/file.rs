@@ -14,7 +14,7 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// Reads a file; `None` where there is none.
-pub(super) type Read<'a> = &'a dyn Fn(&Path) -> io::Result<Option<Vec<u8>>>;
+pub type Read<'a> = &'a dyn Fn(&Path) -> io::Result<Option<Vec<u8>>>;
 
 /// Settings are a page of text; whatever is larger is some other file.
 const MAX_BYTES: u64 = 1 << 20;

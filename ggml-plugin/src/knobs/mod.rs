@@ -9,6 +9,7 @@
 
 mod entries;
 mod file;
+mod listing;
 mod profile;
 pub mod reference;
 mod resolve;
@@ -19,7 +20,9 @@ mod tests;
 pub mod value;
 
 pub use entries::{KNOBS, MIN_M_FLOOR};
+pub use listing::{InEffect, Listing, files, listing};
 pub(crate) use profile::{command_line, models};
+pub use suggest::closest;
 pub use table::{Group, Kind, Knob, PREFIX, Status};
 
 use crate::route::{AttentionPolicy, ExpertsMode, ExpertsPolicy, Wanted};
@@ -228,6 +231,16 @@ impl Knobs {
         words: &[OsString],
         read: file::Read<'_>,
     ) -> Knobs {
+        let (given, warnings, notes) = Knobs::given(variables, words, read);
+        Knobs::resolve(given, warnings, notes)
+    }
+
+    /// What was written, in ascending order of precedence, with warnings and notes.
+    fn given(
+        variables: &[(OsString, OsString)],
+        words: &[OsString],
+        read: file::Read<'_>,
+    ) -> (Vec<(&'static Knob, Given)>, Vec<String>, Vec<String>) {
         let mut warnings = Vec::new();
         let mut notes = Vec::new();
         let environment = resolve::environment(variables, &mut warnings);
@@ -242,7 +255,7 @@ impl Knobs {
             }
         };
         given.extend(environment);
-        Knobs::resolve(given, warnings, notes)
+        (given, warnings, notes)
     }
 
     /// `given` in ascending order of precedence.

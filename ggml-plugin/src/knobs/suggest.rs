@@ -27,7 +27,7 @@ pub(super) fn find(name: &str) -> Option<&'static Knob> {
 }
 
 /// The closest of `names`, if it is close enough to be a misspelling.
-pub(super) fn closest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let best = names
         .into_iter()
         .map(|n| (strsim::damerau_levenshtein(name, n), n))

@@ -21,6 +21,7 @@ mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};
 pub use cli::How;
+pub use command::{PATIENCE, run as run_program};
 pub use effect::State;
 pub use show::needs_root;
 pub use undo::{UndoOptions, Undone, undo};

@@ -3,8 +3,8 @@
 //! A check is a pure function from [`Facts`] to a [`Finding`], in a file of its own below `checks`. What one
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
-mod checks;
-mod finding;
+pub mod checks;
+pub mod finding;
 #[cfg(test)]
 mod tests;
 
@@ -96,23 +96,6 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 /// Whether the driver came after its rail was switched off (kernel.late-probe).
 pub fn is_late(facts: &Facts) -> bool {
     checks::is_late(facts)
-}
-
-/// Says what a check is about.
-///
-/// # Errors
-/// An unknown check, with the nearest one.
-pub fn explain(id: &str) -> Result<()> {
-    if let Some(text) = crate::udev::explain(id) {
-        return print(&format!("{id}\n\n{}\n", wrapped(&text, 80).join("\n")));
-    }
-    let check = known(id)?;
-    let after = match check.after {
-        [] => String::new(),
-        ids => format!("\nLooked at only where nothing is wrong with: {}\n", ids.join(", ")),
-    };
-    let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
-    print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
 }
 
 /// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing

@@ -1,16 +1,35 @@
-//! `rocketctl patch`: the series for the kernel's driver, and which of it a driver's source has.
+//! `rocketctl patch`: the series for the kernel's driver: what the running module or a source has of it, and bringing
+//! it there.
 
-mod catalog;
+pub mod catalog;
+pub mod diff;
+pub mod headers;
+pub mod module;
+mod running;
 mod source;
+mod tree;
 
-use crate::ui::{Globals, print};
-use anyhow::Result;
+use crate::change::{self, Options, UndoOptions};
+use crate::doctor::finding::{Report, Status::Fail};
+use crate::udev::{How, ended, said};
+use crate::ui::{Globals, print, print_json};
+use anyhow::{Context, Result, bail};
 use catalog::{Patch, Tier, catalog};
 use clap::{Args, Subcommand};
+use rocket_runtime::board::{Facts, Root};
+use running::Running;
 use serde::Serialize;
 use source::Source;
-use std::path::PathBuf;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use tree::{Series, Tree};
+
+/// Version of the JSON's shape.
+const SCHEMA: u32 = 1;
+/// The names of changes in the journal: of a source's, and of the system's.
+const SOURCE_PLAN: &str = "patch-source";
+const MODULE_PLAN: &str = "patch-module";
 
 /// See [`Command`].
 #[derive(Debug, Args)]
@@ -23,27 +42,104 @@ pub struct Arguments {
 enum Command {
     /// Print the patches, what each gives and how much it matters.
     List,
-    /// Tell which patches a driver's source has, by what it says and not by who said it.
+    /// Tell which patches the running module has, or a driver's source, by what it says and not by who said it.
     ///
-    /// Exit status: 0 when it has all that are required, 1 when it has not, 2 for an error.
+    /// Exit status: 0 when it has all that are required, 1 when it has not, 2 for an error, 3 when nobody knows.
     Status {
+        /// A kernel tree, or a folder with the driver's files. Without it the running module.
+        dir: Option<PathBuf>,
+    },
+    /// Put what is missing into a driver's source: all of it, or nothing where a part conflicts.
+    Apply {
         /// A kernel tree, or a folder with the driver's files.
         dir: PathBuf,
+        #[command(flatten)]
+        patches: Patches,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Tell whether a module can be built here.
+    ///
+    /// Exit status: 0 good, 1 something is missing, 2 an error, 3 too little can be seen.
+    Check(Kernel),
+    /// Build the driver as a module, in a temporary folder.
+    Build {
+        /// A kernel tree, or a folder with the driver's files.
+        dir: PathBuf,
+        /// Where the module goes.
+        #[arg(long, short, value_name = "FILE", default_value = "rocket.ko")]
+        out: PathBuf,
+        #[command(flatten)]
+        patches: Patches,
+        #[command(flatten)]
+        kernel: Kernel,
+        /// Show what would be done, and do nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Install a module so that the kernel takes it before its own.
+    Install {
+        /// What `build` made.
+        file: PathBuf,
+        #[command(flatten)]
+        kernel: Kernel,
+        #[command(flatten)]
+        how: How,
+    },
+    /// Take back what `install` did to the system, or `apply` to a source.
+    Revert {
+        /// A source that `apply` changed. Without it the installed module.
+        dir: Option<PathBuf>,
+        #[command(flatten)]
+        how: How,
+        /// Also over what somebody changed since.
+        #[arg(long)]
+        force: bool,
     },
 }
 
-/// What a source shows of a patch.
+/// Where the patches are, as files.
+#[derive(Debug, Args)]
+struct Patches {
+    /// The folder kernel-patches. Without this the installed one, or the one in this folder.
+    #[arg(long, value_name = "DIR")]
+    patches: Option<PathBuf>,
+}
+
+/// Which kernel.
+#[derive(Debug, Args)]
+struct Kernel {
+    /// Its release, as uname -r prints it. Without this the running one.
+    #[arg(long, value_name = "RELEASE")]
+    release: Option<String>,
+}
+
+/// What a source or a module shows of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum State {
-    /// It has what the patch gives.
-    There,
+    /// It has what the patch gives, in whatever words.
+    Applied,
+    /// Mainline gave it.
+    Upstream,
     /// It has none of it.
     Missing,
     /// It has a part: worse than either, as nobody has tested it.
-    Half,
-    /// A function that tells is not there, or cannot be read.
+    Conflicts,
+    /// A function that tells is not there, or cannot be read; or the module does not say.
     Unknown,
+}
+
+impl State {
+    fn word(self) -> &'static str {
+        match self {
+            State::Applied => "applied",
+            State::Upstream => "upstream",
+            State::Missing => "missing",
+            State::Conflicts => "CONFLICTS",
+            State::Unknown => "unknown",
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -60,42 +156,218 @@ struct Line<'a> {
     in_series: bool,
 }
 
+#[derive(Debug, Serialize)]
+struct Status<'a> {
+    schema: u32,
+    tool: &'static str,
+    version: &'static str,
+    exit: u8,
+    /// What was looked at.
+    source: &'a str,
+    patches: &'a [Line<'a>],
+}
+
 /// Runs a subcommand.
 ///
 /// # Errors
-/// What cannot be read, with its name.
+/// What cannot be read, with its name; a change that failed.
 pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
-    let (all, json) = (catalog()?, globals.json);
+    let all = catalog()?;
     match arguments.command {
         Command::List => {
             let lines: Vec<Line<'_>> = all.iter().map(|p| line(p, None)).collect();
-            print(&if json { json_of(&lines)? } else { table(&lines) })?;
+            match globals.json {
+                true => print_json(&lines)?,
+                false => print(&table(&lines))?,
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Command::Status { dir } => {
-            let source = Source::open(&dir)?;
-            let lines: Vec<Line<'_>> =
-                all.iter().map(|p| line(p, Some(state(p, &source)))).collect();
-            let lacking: Vec<&str> = lines
-                .iter()
-                .filter(|l| l.tier == Tier::Required && l.state != Some(State::There))
-                .map(|l| l.id)
-                .collect();
-            let mut out = match json {
-                true => json_of(&lines)?,
-                false => format!("{}\n{}", source.dir.display(), table(&lines)),
-            };
-            if !json && !lacking.is_empty() {
-                out += &format!(
-                    "\nrequired, and not there: {}\n\
-                     kernel-patches/README.md says how to install the series\n",
-                    lacking.join(", ")
-                );
+        Command::Status { dir } => status(&all, dir.as_deref(), globals),
+        Command::Apply { dir, patches, how } => {
+            let (tree, series) = (Tree::open(&dir)?, Series::read(&patches.dir()?)?);
+            let planned = tree::plan(&tree, &series, &all)?;
+            let mut out = said(&how, globals);
+            if let Some(variant) = &planned.variant {
+                writeln!(out, "first {variant}: this source is older than the series")?;
             }
-            print(&out)?;
-            Ok(ExitCode::from(u8::from(!lacking.is_empty())))
+            writeln!(out, "to apply: {}", words(&planned.applied))?;
+            writeln!(out, "there already: {}\n", words(&planned.skipped))?;
+            let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
+            let plan = tree::changes(&tree, &planned);
+            ended(&change::carry_out(&tree.dir, &plan, &options, &mut out)?, globals)
+        }
+        Command::Check(kernel) => {
+            let report = checked(&kernel, globals)?;
+            match globals.json {
+                true => print_json(&report)?,
+                false => print(&report.text(globals.quiet, globals.colored()))?,
+            }
+            Ok(ExitCode::from(report.exit))
+        }
+        Command::Build { dir, out, patches, kernel, dry_run } => {
+            let report = checked(&kernel, globals)?;
+            if report.exit == 1 && report.findings.iter().any(|f| f.status == Fail) {
+                print(&report.text(true, globals.colored()))?;
+                bail!("nothing was built");
+            }
+            let release = release(&kernel, globals)?;
+            let headers = globals.root.join(format!("lib/modules/{release}/build"));
+            let build = module::Build { dir, patches: patches.dir()?, headers, out };
+            let command = build.command(Path::new("TEMPORARY")).join(" ");
+            let to = build.out.display();
+            print(&format!("builds in a temporary folder, and writes {to}:\n    {command}\n"))?;
+            if dry_run {
+                return Ok(ExitCode::SUCCESS);
+            }
+            build.run()?;
+            print(&format!(
+                "built; next:\n    sudo rocketctl patch install {}\n",
+                build.out.display()
+            ))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Install { file, kernel, how } => {
+            let root =
+                Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
+            let machine = Facts::read(&root).machine.map_err(|e| anyhow::anyhow!("{e}"))?;
+            let plan = module::install(&file, &release(&kernel, globals)?, &machine)?;
+            let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
+            let mut out = said(&how, globals);
+            let outcome = change::carry_out(&globals.root, &plan, &options, &mut out)?;
+            writeln!(
+                out,
+                "The loaded driver stays until: sudo modprobe -r rocket && sudo modprobe rocket"
+            )?;
+            ended(&outcome, globals)
+        }
+        Command::Revert { dir, how, force } => {
+            let (root, plan) = match dir {
+                Some(dir) => (Tree::open(&dir)?.dir, SOURCE_PLAN),
+                None => (globals.root.clone(), MODULE_PLAN),
+            };
+            let options = UndoOptions {
+                plan: Some(plan.to_owned()),
+                dry_run: how.dry_run,
+                yes: how.yes,
+                force,
+            };
+            let undone = change::undo(&root, &options, &mut said(&how, globals))?;
+            match globals.json {
+                true => print_json(&undone)?,
+                false if undone.runs == 0 => print("There is nothing to take back.\n")?,
+                false => {}
+            }
+            Ok(ExitCode::from(u8::from(undone.shown_only && !how.dry_run)))
         }
     }
+}
+
+fn words(ids: &[String]) -> String {
+    if ids.is_empty() { "nothing".to_owned() } else { ids.join(", ") }
+}
+
+impl Patches {
+    /// As asked for, as packages have it, or as the repository has it.
+    fn dir(&self) -> Result<PathBuf> {
+        if let Some(dir) = &self.patches {
+            return Ok(dir.clone());
+        }
+        let places = ["/usr/share/rocket-npu/kernel-patches", "kernel-patches"].map(PathBuf::from);
+        let found = places.iter().find(|p| p.join("series/series").is_file());
+        found
+            .cloned()
+            .context("the patches are not here: name the folder kernel-patches with --patches")
+    }
+}
+
+/// The kernel that is meant: a name in /lib/modules, and nothing else.
+fn release(kernel: &Kernel, globals: &Globals) -> Result<String> {
+    let release = match &kernel.release {
+        Some(release) => release.clone(),
+        None => {
+            let root =
+                Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
+            let read = root.text("proc/sys/kernel/osrelease");
+            read.map_err(|e| anyhow::anyhow!("the kernel's release is not known ({e}): --release"))?
+        }
+    };
+    match release.is_empty() || release.contains('/') || release.starts_with('.') {
+        true => bail!("'{release}' is no kernel's release: see uname -r"),
+        false => Ok(release),
+    }
+}
+
+fn checked(kernel: &Kernel, globals: &Globals) -> Result<Report> {
+    let root = Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
+    let release = release(kernel, globals)?;
+    let machine = Facts::read(&root).machine.unwrap_or_else(|_| "aarch64".into());
+    let free = root.is_live().then(|| nix::sys::statvfs::statvfs(&std::env::temp_dir()).ok());
+    let free = free.flatten().map(|s| s.blocks_available() as u64 * s.fragment_size() as u64);
+    let report = Report::new(headers::check(&root, &release, &machine, free), headers::REQUIRED);
+    let verdict = match report.exit {
+        0 => format!("a module can be built for {release}"),
+        3 => format!("whether a module can be built for {release} is not known"),
+        _ if report.findings.iter().any(|f| f.status == Fail) => {
+            format!("no module can be built for {release} as it is")
+        }
+        _ => format!("a module can perhaps be built for {release}"),
+    };
+    Ok(Report { verdict, ..report })
+}
+
+fn status(all: &[Patch], dir: Option<&Path>, globals: &Globals) -> Result<ExitCode> {
+    let (source, states): (String, Vec<State>) = match dir {
+        Some(dir) => {
+            let source = Source::open(dir)?;
+            let states = all.iter().map(|p| state(p, &source)).collect();
+            (source.dir.display().to_string(), states)
+        }
+        None => {
+            let root =
+                Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
+            let running = Running::read(&root, &Facts::read(&root));
+            let states = all.iter().map(|p| running.state(p)).collect();
+            (running.source, states)
+        }
+    };
+    let lines: Vec<Line<'_>> = all.iter().zip(states).map(|(p, s)| line(p, Some(s))).collect();
+    let required = |want: &[State]| -> Vec<&str> {
+        let is = |l: &&Line<'_>| l.state.is_some_and(|s| want.contains(&s));
+        let lines = lines.iter().filter(|l| l.tier == Tier::Required);
+        lines.filter(is).map(|l| l.id).collect()
+    };
+    let lacking = required(&[State::Missing, State::Conflicts]);
+    let unknown = required(&[State::Unknown]);
+    let exit = if !lacking.is_empty() {
+        1
+    } else if !unknown.is_empty() {
+        3
+    } else {
+        0
+    };
+    if globals.json {
+        let (tool, version) = ("rocketctl", env!("CARGO_PKG_VERSION"));
+        print_json(&Status {
+            schema: SCHEMA,
+            tool,
+            version,
+            exit,
+            source: &source,
+            patches: &lines,
+        })?;
+        return Ok(ExitCode::from(exit));
+    }
+    let mut out = format!("{source}\n{}", table(&lines));
+    for (words, ids) in [("and not there", &lacking), ("and not known", &unknown)] {
+        if !ids.is_empty() {
+            out += &format!("\nrequired, {words}: {}\n", ids.join(", "));
+        }
+    }
+    if !lacking.is_empty() {
+        out += "kernel-patches/README.md says how to install the series\n";
+    }
+    print(&out)?;
+    Ok(ExitCode::from(exit))
 }
 
 fn line(patch: &Patch, state: Option<State>) -> Line<'_> {
@@ -121,9 +393,10 @@ fn state(patch: &Patch, source: &Source) -> State {
         }
     }
     match held.iter().filter(|h| **h).count() {
-        n if n == held.len() => State::There,
+        n if n == held.len() && patch.in_series() => State::Applied,
+        n if n == held.len() => State::Upstream,
         0 => State::Missing,
-        _ => State::Half,
+        _ => State::Conflicts,
     }
 }
 
@@ -135,27 +408,16 @@ fn table(lines: &[Line<'_>]) -> String {
             Tier::Recommended => "recommended",
             Tier::Optional => "optional",
         };
-        let state = match l.state {
-            Some(State::There) => "there    ",
-            Some(State::Missing) => "missing  ",
-            Some(State::Half) => "HALF     ",
-            Some(State::Unknown) => "unknown  ",
-            None => "",
-        };
+        let state = l.state.map(|s| format!("{:<10}", s.word())).unwrap_or_default();
         let alias = l.alias.unwrap_or("");
         out += &format!("{state}{:<20} {alias:<3} {tier:<12} {}\n", l.id, l.title);
     }
     out
 }
 
-fn json_of(lines: &[Line<'_>]) -> Result<String> {
-    Ok(serde_json::to_string_pretty(lines)? + "\n")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
     fn states(dir: &Path) -> Vec<(String, State)> {
         let source = Source::open(dir).unwrap();
@@ -177,14 +439,18 @@ mod tests {
         let call = "ret = rocket_ioctl_submit_job(a);";
         for (first, second, want) in [
             (tasks(bare), submit("rocket_ioctl_submit_job(a);"), State::Missing),
-            (tasks(good), submit(&format!("{good} {call}")), State::There),
+            (tasks(good), submit(&format!("{good} {call}")), State::Applied),
             (
                 tasks(&format!("/* x */ {good}\n")),
                 submit(&format!("\t{good}\n\n{call}")),
-                State::There,
+                State::Applied,
             ),
-            (tasks(good), submit("rocket_ioctl_submit_job(a);"), State::Half),
-            (tasks(&format!("// {good}\n{bare}")), submit(&format!("{good} {call}")), State::Half),
+            (tasks(good), submit("rocket_ioctl_submit_job(a);"), State::Conflicts),
+            (
+                tasks(&format!("// {good}\n{bare}")),
+                submit(&format!("{good} {call}")),
+                State::Conflicts,
+            ),
             (tasks(good), String::new(), State::Unknown),
             (tasks(good), "int rocket_ioctl_submit(void) { if (a) {".to_owned(), State::Unknown),
         ] {
@@ -216,28 +482,28 @@ mod tests {
         let free = |body: &str| format!("void rocket_gem_bo_free(void) {{ {body} }}\n");
         let tasks = |body: &str| format!("static int rocket_copy_tasks(void) {{ {body} }}\n");
         for (id, source, want) in [
-            ("keep-attached", run(&kept) + &irq("signal();"), State::There),
+            ("keep-attached", run(&kept) + &irq("signal();"), State::Applied),
             ("keep-attached", run(attach) + &irq(detach), State::Missing),
-            ("keep-attached", run(attach) + &irq("signal();"), State::Half),
+            ("keep-attached", run(attach) + &irq("signal();"), State::Conflicts),
             (
                 "domain-allocator",
                 file("int domain;") + &free("drm_mm_remove_node(a);"),
-                State::There,
+                State::Applied,
             ),
             (
                 "domain-allocator",
                 file("struct drm_mm mm;") + &free("bo->driver_priv->mm;"),
                 State::Missing,
             ),
-            ("task-array", tasks("fail: return ret;"), State::There),
+            ("task-array", tasks("fail: return ret;"), State::Upstream),
             ("task-array", tasks("fail: kvfree(rjob->tasks); return ret;"), State::Missing),
-            ("batched-submit", kick("job->batched ? n : 1") + &job("__u32 flags;"), State::There),
+            ("batched-submit", kick("job->batched ? n : 1") + &job("__u32 flags;"), State::Applied),
             ("batched-submit", kick("1") + &job(""), State::Missing),
-            ("batched-submit", kick("1") + &job("__u32 flags;"), State::Half),
+            ("batched-submit", kick("1") + &job("__u32 flags;"), State::Conflicts),
             (
                 "reset-before-detach",
                 reset(&format!("rocket_core_reset(core);\n{detach}")),
-                State::There,
+                State::Applied,
             ),
             (
                 "reset-before-detach",
@@ -247,17 +513,17 @@ mod tests {
             (
                 "completion-lock",
                 irq(&format!("mutex_lock(&core->job_lock); {stop} next();")),
-                State::There,
+                State::Applied,
             ),
             ("completion-lock", irq(&format!("{stop} {guarded}")), State::Missing),
             (
                 "clocks-by-name",
                 "static const char * const ids[] = { \"aclk\", \"hclk\" };".to_owned(),
-                State::There,
+                State::Applied,
             ),
             ("clocks-by-name", "// \"aclk\"\n".to_owned(), State::Missing),
-            ("clock-lever", "static ulong rocket_npu_clk_hz;".to_owned(), State::There),
-            ("voltage", "err = regulator_set_voltage (r, lo, hi);".to_owned(), State::There),
+            ("clock-lever", "static ulong rocket_npu_clk_hz;".to_owned(), State::Applied),
+            ("voltage", "err = regulator_set_voltage (r, lo, hi);".to_owned(), State::Applied),
         ] {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("rocket_job.c"), &source).unwrap();
@@ -270,5 +536,40 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let error = Source::open(dir.path()).unwrap_err().to_string();
         assert!(error.contains(&dir.path().display().to_string()) && error.contains("kernel tree"));
+    }
+
+    /// Case A21: the same double free unmended, and mended in two people's words: neither is a conflict, and neither
+    /// is ours.
+    #[test]
+    fn a_patch_that_is_in_already_is_upstream() {
+        let driver = |tail: &str| {
+            format!(
+                "static int\nrocket_copy_tasks(struct drm_device *dev, struct rocket_job *rjob)\n{{\n\
+                 \trjob->tasks = kvmalloc_array(n, sizeof(*t), GFP_KERNEL);\n\tif (copy_from_user(&t, p, s)) {{\n\
+                 \t\tret = -EFAULT;\n\t\tgoto fail;\n\t}}\n\treturn 0;\n\nfail:\n{tail}\treturn ret;\n}}\n"
+            )
+        };
+        for (tail, want) in [
+            ("\tkvfree(rjob->tasks);\n", State::Missing),
+            // The pointer is forgotten, so that the job's end frees nothing.
+            ("\tkvfree(rjob->tasks);\n\trjob->tasks = NULL;\n", State::Upstream),
+            // The job's end alone frees it.
+            ("\t/* rocket_job_cleanup() does kvfree() */\n", State::Upstream),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("rocket_job.c"), driver(tail)).unwrap();
+            assert_eq!(of(dir.path(), "task-array"), want, "{tail}");
+        }
+    }
+
+    #[test]
+    fn releases_are_names() {
+        let globals =
+            Globals { root: "/".into(), json: false, quiet: false, color: crate::ui::Color::Never };
+        let release = |text: &str| release(&Kernel { release: Some(text.into()) }, &globals);
+        assert_eq!(release("7.3.4-arm64").unwrap(), "7.3.4-arm64");
+        for bad in ["", "../../etc", "a/b", ".", ".."] {
+            assert!(release(bad).is_err(), "{bad}");
+        }
     }
 }

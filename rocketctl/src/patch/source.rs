@@ -2,6 +2,7 @@
 //! and with single blanks, so that neither a reformatted file nor a moved function changes an answer.
 
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// The source of a driver.
@@ -10,7 +11,8 @@ pub struct Source {
     /// Where it was found.
     pub dir: PathBuf,
     /// Each file, stripped.
-    files: Vec<String>,
+    files: BTreeMap<PathBuf, String>,
+    header: PathBuf,
 }
 
 /// Where the driver lies in a kernel tree.
@@ -36,7 +38,7 @@ impl Source {
             );
         }
         let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
-        let mut paths = vec![header];
+        let mut paths = vec![header.clone()];
         for entry in entries {
             let path = entry.with_context(|| folder.display().to_string())?.path();
             let is_source = path.extension().is_some_and(|e| e == "c" || e == "h");
@@ -46,21 +48,38 @@ impl Source {
             }
         }
         paths.sort();
-        let mut files = Vec::new();
+        let mut files = BTreeMap::new();
         for path in paths.iter().filter(|p| p.is_file()) {
             let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-            files.push(strip(&String::from_utf8_lossy(&bytes)));
+            files.insert(path.clone(), strip(&String::from_utf8_lossy(&bytes)));
         }
-        Ok(Source { dir: folder, files })
+        Ok(Source { dir: folder, files, header })
+    }
+
+    /// With other texts of files, by their place below a folder.
+    pub fn with(mut self, below: &Path, texts: &BTreeMap<String, String>) -> Source {
+        for (place, text) in texts {
+            let path = below.join(place);
+            if path.extension().is_some_and(|e| e == "c" || e == "h") {
+                self.files.insert(path, strip(text));
+            }
+        }
+        self
+    }
+
+    /// The header for programs, where there is one.
+    pub fn header(&self) -> Option<PathBuf> {
+        Some(self.header.clone()).filter(|h| h.is_file())
     }
 
     /// The text of a place: `*` for everything, `struct NAME` or a function for what is between its
     /// braces. `None` where it is not found, or its braces do not match.
     pub fn text(&self, place: &str) -> Option<String> {
         if place == "*" {
-            return Some(self.files.join("\n"));
+            let all: Vec<&str> = self.files.values().map(String::as_str).collect();
+            return Some(all.join("\n"));
         }
-        self.files.iter().find_map(|f| body(f, place)).map(str::to_owned)
+        self.files.values().find_map(|f| body(f, place)).map(str::to_owned)
     }
 }
 

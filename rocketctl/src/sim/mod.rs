@@ -63,7 +63,7 @@ pub fn run(arguments: Arguments, globals: &Globals) -> anyhow::Result<ExitCode> 
 
 /// What kind of board.
 #[derive(Debug, Clone, Args)]
-struct BoardOptions {
+pub struct BoardOptions {
     /// The driver: see `rocketctl sim board`.
     #[arg(long, default_value_t, value_name = "PROFILE")]
     driver: DriverProfile,
@@ -92,8 +92,26 @@ struct BoardOptions {
     timeout: u64,
 }
 
+impl Default for BoardOptions {
+    /// As on a command line that names none.
+    fn default() -> BoardOptions {
+        #[derive(clap::Parser)]
+        struct Alone {
+            #[command(flatten)]
+            options: BoardOptions,
+        }
+        <Alone as clap::Parser>::parse_from(["rocketctl"]).options
+    }
+}
+
 impl BoardOptions {
-    fn config(&self) -> Config {
+    /// Whether exact results were asked for.
+    pub fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    /// The board.
+    pub fn config(&self) -> Config {
         Config {
             profile: self.driver,
             arithmetic: if self.exact { Arithmetic::Exact } else { Arithmetic::Fast },
@@ -108,7 +126,7 @@ impl BoardOptions {
     }
 
     /// As arguments for another process.
-    fn as_arguments(&self) -> Vec<String> {
+    pub fn as_arguments(&self) -> Vec<String> {
         let mut list = vec![
             format!("--driver={}", self.driver),
             format!("--clock={}", self.clock),

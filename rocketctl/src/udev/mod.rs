@@ -71,6 +71,11 @@ pub fn explain(id: &str) -> Option<String> {
     Some(format!("{}: {} `rocketctl udev install` writes {}.", file.title, file.why, file.path))
 }
 
+/// Its findings.
+pub fn ids() -> impl Iterator<Item = &'static str> {
+    FILES.iter().map(|f| f.id)
+}
+
 /// Runs a subcommand.
 ///
 /// # Errors

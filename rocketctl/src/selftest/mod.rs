@@ -1,0 +1,323 @@
+//! `rocketctl selftest`: does the NPU compute rightly? Every number format and kind of call, against sums made
+//! here, with a control beside each that shows the test can fail.
+
+mod attention;
+mod cases;
+pub mod cores;
+pub mod draw;
+mod judge;
+
+use crate::doctor::finding::{Finding, Report};
+use crate::npu::{BOARD, Choice, Npu as Device, missing};
+use crate::ui::{Globals, print, print_json};
+use anyhow::Result;
+use clap::Args;
+use judge::Done;
+use rocket_runtime::matmul::{Npu, Options};
+use rocket_runtime::{Error, Result as NpuResult};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// See [`run`].
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// Seconds that one test may take.
+    #[arg(long, value_name = "SECONDS", default_value_t = 120,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    deadline: u64,
+}
+
+/// One test.
+#[derive(Debug)]
+pub struct Test {
+    /// Stable, dotted.
+    pub id: &'static str,
+    title: &'static str,
+    /// For `rocketctl explain`.
+    pub explain: &'static str,
+    run: Run,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Run {
+    /// The board was opened before.
+    Open,
+    Product(fn(&Npu) -> NpuResult<Done>),
+    InFlight,
+    /// One finding a core, of which this test's id is the first's.
+    Cores,
+    /// A simulated board's own rules.
+    Rules,
+}
+
+/// A core's finding; the RK3588 has three.
+const CORES: [&str; 3] = ["selftest.core0", "selftest.core1", "selftest.core2"];
+const RULES: &str = "selftest.rules";
+
+const CORE: &str = "As many files as there are cores submit at the same time until each core took a job: the driver \
+                    chooses the core. Which took one is read from the interrupt counts; where these tell nothing it is \
+                    unknown.";
+
+macro_rules! product {
+    ($id:literal, $title:literal, $run:expr, $explain:literal) => {
+        Test { id: $id, title: $title, explain: $explain, run: Run::Product($run) }
+    };
+}
+
+/// Every test, in the order of running.
+#[rustfmt::skip]
+pub const TESTS: &[Test] = &[
+    Test { id: BOARD, title: "the board", run: Run::Open,
+        explain: "Whether there is an NPU that this user can open, and which." },
+    product!("selftest.fp16", "fp16, sums by the host", cases::fp16,
+        "A product in fp16 with resident weights; each K step is delivered in fp32 and added up by the host."),
+    product!("selftest.fp16-chip", "fp16, sums on chip", cases::fp16_on_chip,
+        "The same with K steps added up on the NPU, where each sum is rounded to fp16: the bound is wider."),
+    product!("selftest.fp16-streamed", "fp16, weights packed for the call", cases::fp16_streamed,
+        "The same with weights that are packed for this call alone, as those that have no room are."),
+    product!("selftest.fp16-together", "fp16, two weights, one activation", cases::fp16_together,
+        "Two products of one activation in one submission, as Q, K and V of a model run."),
+    product!("selftest.bf16", "bf16", cases::bfloat16,
+        "A product in bf16, whose range is that of fp32."),
+    product!("selftest.tf32", "tf32", cases::tf32,
+        "A product in tf32: fp32 operands of which ten bits behind the point are multiplied."),
+    product!("selftest.int8", "int8", cases::int8,
+        "A product of 8-bit integers, which must be equal to the sum in 64-bit integers."),
+    product!("selftest.int8-scaled", "int8, a scale for each group of channels", cases::int8_scaled,
+        "The same with a scale for each 128 channels of either operand, as quantized models have them."),
+    product!("selftest.int4", "int4", cases::int4,
+        "A product of 4-bit integers, which must be equal."),
+    product!("selftest.int4-scaled", "int4, a scale for each group of channels", cases::int4_scaled,
+        "The same with a scale for each 128 channels of either operand."),
+    product!("selftest.int16", "16-bit integers, by bytes", cases::int16,
+        "A product of 16-bit integers, made of four 8-bit ones, which must be equal."),
+    product!("selftest.attention", "attention", attention::run,
+        "Flash attention with a causal mask and heads that share K and V; the controls are a mask left out, another \
+         scale and another head's K and V."),
+    Test { id: "selftest.in-flight", title: "jobs in flight together", run: Run::InFlight,
+        explain: "Several jobs of one file in one submission, and jobs of two files at the same time: each must have \
+                  its own results." },
+    Test { id: CORES[0], title: "NPU core 0", run: Run::Cores, explain: CORE },
+    Test { id: CORES[1], title: "NPU core 1", run: Run::Cores, explain: CORE },
+    Test { id: CORES[2], title: "NPU core 2", run: Run::Cores, explain: CORE },
+    Test { id: RULES, title: "rules of the hardware", run: Run::Rules,
+        explain: "Whether a program or a call broke a rule that the simulated board knows. A real one does not tell." },
+];
+
+/// Runs the tests.
+///
+/// # Errors
+/// Options that do not belong together.
+pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
+    let report = match arguments.choice.open(globals)? {
+        Ok(device) => examine(device, Duration::from_secs(arguments.deadline)),
+        Err(why) => no_board(&why),
+    };
+    match globals.json {
+        true => print_json(&report)?,
+        false => print(&report.text(globals.quiet, globals.colored()))?,
+    }
+    Ok(ExitCode::from(report.exit))
+}
+
+/// There is nothing to test.
+fn no_board(why: &Error) -> Report {
+    let missing = missing(why, "selftest");
+    let skip = |t: &Test| Finding::skipped(t.id, BOARD);
+    let findings = missing.findings.iter().cloned().chain(TESTS[1..].iter().map(skip)).collect();
+    Report { verdict: "nothing was tested".into(), ..Report::new(findings, &[BOARD]) }
+}
+
+/// All tests, each within the time.
+fn examine(device: Device, deadline: Duration) -> Report {
+    let described = device.board().describe();
+    let device = Arc::new(device);
+    let (send, receive) = channel::<Vec<Finding>>();
+    let tested = Arc::clone(&device);
+    // Not joined: a call that never returns must not keep the report.
+    let started = std::thread::Builder::new().name("selftest".into()).spawn(move || {
+        let npu = Npu::open(tested.board(), Options::default());
+        for test in TESTS {
+            // A receiver that has given up needs no more.
+            if test.id != CORES[1]
+                && test.id != CORES[2]
+                && send.send(findings(test, &tested, &npu)).is_err()
+            {
+                break;
+            }
+        }
+    });
+    let mut findings: Vec<Finding> = Vec::new();
+    if let Err(e) = started {
+        findings.push(Finding::unknown(
+            BOARD,
+            "the tests",
+            format!("no thread can be started: {e}"),
+        ));
+    }
+    while findings.len() < TESTS.len() {
+        match receive.recv_timeout(deadline) {
+            Ok(more) => findings.extend(more),
+            Err(e) => {
+                let test = &TESTS[findings.len()];
+                findings.push(never_ended(test, e, deadline));
+                let rest = &TESTS[findings.len()..];
+                findings.extend(rest.iter().map(|t| Finding::skipped(t.id, test.id)));
+            }
+        }
+    }
+    let bad = findings.iter().filter(|f| f.needs_action()).count();
+    let report = Report::new(findings, &[BOARD]);
+    let verdict = match (bad, report.exit) {
+        (0, 0) => format!("every test passed ({described})"),
+        (0, _) => format!("not everything could be tested ({described})"),
+        (n, _) => format!("{n} of {} tests failed ({described})", TESTS.len()),
+    };
+    Report { verdict, ..report }
+}
+
+fn never_ended(test: &Test, why: RecvTimeoutError, deadline: Duration) -> Finding {
+    let cause = match why {
+        RecvTimeoutError::Timeout => format!("It did not end within {} s.", deadline.as_secs()),
+        RecvTimeoutError::Disconnected => "It ended early: a defect of this program.".to_owned(),
+    };
+    failed(test, &cause)
+}
+
+fn failed(test: &Test, cause: &str) -> Finding {
+    Finding::fail(test.id, test.title).cause(cause).fix(
+        "rocketctl doctor",
+        "rocketctl selftest",
+        "nothing was changed",
+    )
+}
+
+/// What one test finds; the cores' are several.
+fn findings(test: &Test, device: &Device, npu: &NpuResult<Npu>) -> Vec<Finding> {
+    let npu = match npu {
+        Ok(npu) => npu,
+        Err(e) if test.id == BOARD => return vec![failed(test, &e.to_string())],
+        Err(_) if test.id == CORES[0] => return CORES.map(|id| Finding::skipped(id, BOARD)).into(),
+        Err(_) => return vec![Finding::skipped(test.id, BOARD)],
+    };
+    match test.run {
+        Run::Open => vec![opened(test, device, npu)],
+        Run::Product(run) => vec![product(test, run(npu))],
+        Run::InFlight => vec![in_flight(test, cores::in_flight(device))],
+        Run::Cores => each_core(device, cores::rounds(device)),
+        Run::Rules => vec![rules(test, device)],
+    }
+}
+
+fn opened(test: &Test, device: &Device, npu: &Npu) -> Finding {
+    match device.sim() {
+        None => Finding::ok(test.id, npu.board()),
+        Some(_) => Finding::note(test.id, npu.board())
+            .cause("Simulated: what follows says nothing of the hardware of this machine."),
+    }
+}
+
+/// An answer in words: right, right at the second try, wrong, or a test that could not have failed.
+fn judged(test: &Test, done: &Done, more: &str) -> Finding {
+    let (judged, words) = (&done.judged, done.judged.words());
+    match (judged.is_right(), judged.tells(), done.retries) {
+        (true, true, 0) => Finding::ok(test.id, format!("{}: {words}{more}", test.title)),
+        (true, true, n) => {
+            Finding::warn(test.id, format!("{}: right, but not at once", test.title))
+                .cause(format!(
+                    "{} lost and run again: the NPU hangs, or its interrupts get lost.",
+                    jobs(n)
+                ))
+                .fix(
+                    "rocketctl doctor --only kernel.log",
+                    "rocketctl selftest",
+                    "nothing was changed",
+                )
+        }
+        (true, false, _) => Finding::unknown(
+            test.id,
+            test.title,
+            format!("the control is not far off, so the test proves nothing ({words})"),
+        ),
+        (false, _, _) => failed(test, &format!("The result is wrong: {words}.")),
+    }
+}
+
+fn product(test: &Test, done: NpuResult<Done>) -> Finding {
+    match done {
+        Ok(done) => judged(test, &done, ""),
+        Err(e) => failed(test, &format!("{e}.")),
+    }
+}
+
+fn in_flight(test: &Test, done: NpuResult<cores::InFlight>) -> Finding {
+    match done {
+        Ok(f) if f.done.judged.is_right() && f.jobs < 2 => {
+            Finding::unknown(test.id, test.title, "the product was cut into one job only")
+        }
+        Ok(f) => judged(test, &f.done, &format!("; {} jobs, SUBMITs: {}", f.jobs, f.submits)),
+        Err(e) => failed(test, &format!("{e}.")),
+    }
+}
+
+/// A finding for each core that a board may have.
+fn each_core(device: &Device, done: NpuResult<cores::Rounds>) -> Vec<Finding> {
+    let expected = device.sim().map_or(device.board().profile().cores, |s| s.config().cores);
+    let tests = TESTS.iter().filter(|t| CORES.contains(&t.id));
+    let each = |(i, test): (usize, &Test)| {
+        let rounds = match &done {
+            Ok(rounds) => rounds,
+            Err(e) => return failed(test, &format!("{e}.")),
+        };
+        if !rounds.done.judged.passed() || rounds.done.retries > 0 {
+            return judged(test, &rounds.done, "");
+        }
+        let cores = match &rounds.cores {
+            Ok(cores) => cores,
+            Err(why) => return Finding::unknown(test.id, test.title, why.as_str()),
+        };
+        match cores.get(i) {
+            _ if i >= expected => Finding::note(test.id, "this board has no such core"),
+            None => {
+                failed(test, "The driver does not have this core: rocketctl explain kernel.probe")
+            }
+            Some(c) if c.jobs == 0 => Finding::unknown(
+                test.id,
+                format!("{} took no job", c.name),
+                "the driver gave it none in all rounds",
+            ),
+            Some(c) => Finding::ok(
+                test.id,
+                format!("{}: took {}, all results right", c.name, jobs(c.jobs)),
+            ),
+        }
+    };
+    tests.enumerate().map(each).collect()
+}
+
+fn jobs(n: u64) -> String {
+    if n == 1 { "1 job".to_owned() } else { format!("{n} jobs") }
+}
+
+fn rules(test: &Test, device: &Device) -> Finding {
+    let Some(sim) = device.sim() else {
+        return Finding::note(test.id, "a real board does not tell which rule was broken");
+    };
+    let told = sim.explanations();
+    let broken: Vec<String> = told
+        .iter()
+        .filter(|e| e.rule.class() != rocket_sim::Class::Note)
+        .map(|e| e.to_string())
+        .collect();
+    match broken.first() {
+        None => Finding::ok(test.id, "no rule of the hardware or the driver was broken"),
+        Some(first) => failed(test, &format!("{} broken rules; the first: {first}", broken.len())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

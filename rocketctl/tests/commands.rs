@@ -1,0 +1,146 @@
+//! The program as people start it: statuses, streams, and the JSON that others read.
+
+use serde_json::Value;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn rocketctl(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rocketctl"));
+    command.args(arguments).env_remove("GGML_BACKEND_PATH").env("ROCKET_CONFIG", "none");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    rocketctl(arguments).output().unwrap()
+}
+
+fn status(arguments: &[&str]) -> i32 {
+    run(arguments).status.code().unwrap()
+}
+
+fn json(arguments: &[&str]) -> (i32, Value) {
+    let done = run(arguments);
+    let said = String::from_utf8_lossy(&done.stderr);
+    (done.status.code().unwrap(), serde_json::from_slice(&done.stdout).expect(&said))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A file that stands for the plugin: its path is all that `run` looks at.
+fn plugin() -> tempfile::NamedTempFile {
+    tempfile::NamedTempFile::new().unwrap()
+}
+
+fn host(plugin: &Path, command: &[&str]) -> Output {
+    let plugin = plugin.display().to_string();
+    run(&[&["run", "--plugin", &plugin, "--"], command].concat())
+}
+
+#[test]
+fn a_host_runs_with_its_environment_and_its_status() {
+    let file = plugin();
+    let done = host(file.path(), &["sh", "-c", "echo $GGML_BACKEND_PATH; exit 7"]);
+    assert_eq!(done.status.code(), Some(7));
+    let path = file.path().canonicalize().unwrap();
+    assert_eq!(text(&done.stdout).trim(), path.display().to_string());
+    // A signal ends the host, and whoever waits for it sees that.
+    let done = host(file.path(), &["sh", "-c", "kill -TERM $$"]);
+    assert_eq!(done.status.signal(), Some(15), "{}", text(&done.stderr));
+}
+
+#[test]
+fn what_does_not_start_has_the_status_that_env_has() {
+    let file = plugin();
+    assert_eq!(host(file.path(), &["/nowhere/host"]).status.code(), Some(127));
+    assert_eq!(host(file.path(), &["/etc/passwd"]).status.code(), Some(126));
+    assert_eq!(host(Path::new("/nowhere.so"), &["true"]).status.code(), Some(125));
+    assert_eq!(status(&["run"]), 125);
+    assert_eq!(status(&["run", "--no-such-option", "--", "true"]), 125);
+    assert_eq!(status(&["--quiet", "run"]), 125);
+    let file = file.path().display().to_string();
+    let done = run(&["run", "--plugin", &file, "--profile", "absent", "--", "true"]);
+    assert_eq!(done.status.code(), Some(125));
+    assert!(text(&done.stderr).contains("absent"), "{}", text(&done.stderr));
+}
+
+/// Where there is no NPU the host runs all the same, and that is said on stderr alone.
+#[test]
+fn a_machine_without_an_npu_is_no_obstacle() {
+    let file = plugin();
+    let done = host(file.path(), &["echo", "answer"]);
+    assert_eq!((done.status.code(), text(&done.stdout).trim()), (Some(0), "answer"));
+    if !Path::new("/dev/accel").exists() {
+        assert!(text(&done.stderr).contains("the host runs on the CPU"), "{}", text(&done.stderr));
+    }
+    let path = file.path().display().to_string();
+    let quiet = run(&["run", "--quiet", "--plugin", &path, "--", "true"]);
+    assert!(quiet.stderr.is_empty(), "{}", text(&quiet.stderr));
+}
+
+#[test]
+fn selftest_and_its_report() {
+    let (status, report) = json(&["selftest", "--sim", "--exact", "--json"]);
+    assert_eq!((status, &report["exit"], &report["schema"]), (0, &0.into(), &1.into()));
+    assert!(report["findings"].as_array().unwrap().len() > 15);
+    let (status, report) =
+        json(&["selftest", "--sim", "--fault", "refuse:submit:ENOMEM", "--json"]);
+    assert_eq!((status, &report["exit"]), (1, &1.into()));
+    // Without --sim nothing is injected into whatever is there.
+    let done = run(&["selftest", "--fault", "drop-job:0"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(text(&done.stderr).contains("--sim"));
+    if !Path::new("/dev/accel").exists() {
+        let done = run(&["selftest", "--node", "/dev/null"]);
+        assert_eq!(done.status.code(), Some(1));
+        assert!(text(&done.stdout).contains("--sim"), "{}", text(&done.stdout));
+    }
+    assert_eq!(self::status(&["selftest", "--root", "/tmp"]), 2);
+}
+
+#[test]
+fn bench_on_a_simulated_board() {
+    let arguments = ["bench", "--sim", "--shape", "64x256x128", "--repetitions", "1", "--json"];
+    let (status, output) = json(&arguments);
+    assert_eq!((status, &output["simulated"]), (0, &true.into()));
+    assert_eq!(output["products"].as_array().unwrap().len(), 7);
+    assert_eq!(output["products"][0]["shape"], serde_json::json!([64, 256, 128]));
+    assert_eq!(self::status(&["bench", "--sim", "--shape", "0x1x1"]), 2);
+}
+
+#[test]
+fn names_and_settings() {
+    let done = run(&["explain", "too_few_rows"]);
+    assert!(done.status.success() && text(&done.stdout).contains("ROCKET_MIN_M"));
+    assert_eq!(status(&["explain", "no-such-name"]), 2);
+    let done = rocketctl(&["knobs", "--json"]).env("ROCKET_MIN_N", "4").output().unwrap();
+    assert_eq!(done.status.code(), Some(1));
+    let output: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert!(output["warnings"][0].as_str().unwrap().contains("ROCKET_MIN_M"));
+    assert!(output["settings"].as_array().unwrap().len() > 60);
+}
+
+#[test]
+fn no_host_is_nothing_to_say_anything_of() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().display().to_string();
+    let (status, output) = json(&["--root", &root, "why", "--json"]);
+    assert_eq!((status, &output["exit"]), (3, &3.into()));
+    assert_eq!(self::status(&["--root", &root, "stats"]), 3);
+    let done = run(&["--root", &root, "stats", "--prometheus"]);
+    assert!(done.status.success() && text(&done.stdout).contains("rocket_processes 0"));
+}
+
+#[test]
+fn pages_and_completions_are_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().display().to_string();
+    assert_eq!(status(&["man", &path]), 0);
+    assert!(
+        dir.path().join("rocketctl.1").is_file() && dir.path().join("rocketctl-why.1").is_file()
+    );
+    assert_eq!(status(&["man", "/nowhere"]), 2);
+    assert!(text(&run(&["completions", "bash"]).stdout).contains("_rocketctl"));
+}
