@@ -7,6 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod forecast;
+#[doc(hidden)]
+pub mod fuzz;
+mod model;
 mod patch;
 mod sim;
 mod ui;
@@ -36,6 +40,10 @@ enum Command {
         /// As the doctor prints it.
         id: String,
     },
+    /// What of a model would run on the NPU, from its header alone.
+    ///
+    /// Asks the plugin's own rules; reads no weights and no board. Exit status: 0, or 2 for an error.
+    Forecast(forecast::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
@@ -54,6 +62,7 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::Forecast(arguments) => forecast::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };

@@ -4,7 +4,7 @@
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
 mod checks;
-mod finding;
+pub(crate) mod finding;
 #[cfg(test)]
 mod tests;
 
