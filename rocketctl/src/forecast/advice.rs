@@ -15,8 +15,8 @@ const UBATCH: u64 = 512;
 /// What pays where weights are packed or decoded for every micro-batch, and with experts.
 const LARGE: u64 = 2048;
 
-/// Parts of a per cent that are no reason for another configuration.
-const ALIKE: f64 = 0.1;
+/// Per cent that are no reason for another configuration.
+const ALIKE: f64 = 2.0;
 
 /// A command and what it comes to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,6 +32,14 @@ pub struct Advice {
     pub ubatch: u64,
     /// What no option mends.
     pub notes: Vec<String>,
+}
+
+impl Advice {
+    /// All in one line.
+    pub fn line(&self) -> String {
+        let set = self.environment.iter().map(|(name, value)| format!("{name}={value} "));
+        set.collect::<String>() + &self.command
+    }
 }
 
 /// Whether the host of a model can be told to leave weights as they are (ggml-abi 6.1).

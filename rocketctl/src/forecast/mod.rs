@@ -12,10 +12,11 @@ mod resident;
 mod tests;
 mod text;
 
-pub use advice::advise;
+pub use advice::{advise, quoted};
 pub use graph::Cut;
-pub use plan::{Forecast, Settings, Soc};
+pub use plan::{Forecast, Place, Settings, Soc, percent};
 pub use repack::Cpu;
+pub use text::bytes;
 
 use crate::model;
 use crate::ui::{Globals, print, print_json};

@@ -53,7 +53,8 @@ fn paragraph(out: &mut String, text: &str, indent: usize) {
 /// Bytes, in the largest unit of which there is one.
 pub fn bytes(n: u64) -> String {
     let (value, unit) = match n {
-        0..0x10_0000 => (n as f64 / 1024.0, "KiB"),
+        0..0x400 => return format!("{n} B"),
+        0x400..0x10_0000 => (n as f64 / 1024.0, "KiB"),
         0x10_0000..0x4000_0000 => (n as f64 / f64::from(1 << 20), "MiB"),
         _ => (n as f64 / f64::from(1 << 30), "GiB"),
     };
@@ -94,12 +95,14 @@ fn head(out: &mut String, view: &View) {
 
 fn table(out: &mut String, what: &str, groups: &[Group], f: &Forecast) {
     let [all, _] = f.totals();
-    let what = format!("by {what}");
-    let _ = writeln!(
-        out,
-        "{what:<15}{:>7} {:>10} {:>7} {:>8} {:>7}  route, or why not",
-        "tensors", "bytes", "ops", "work", "on NPU"
-    );
+    // What is no tensor has none to count.
+    let files = groups.iter().any(|g| g.tensors > 0);
+    let columns = |name: &str, tensors: &str, size: &str| match files {
+        true => format!("{name:<9}{tensors:>8}{size:>10}"),
+        false => format!("{name:<27}"),
+    };
+    let first = columns(&format!("by {what}"), "tensors", "bytes");
+    let _ = writeln!(out, "{first}{:>7}{:>8}{:>8}  route, or why not", "ops", "work", "on NPU");
     for g in groups {
         let size = match (g.tensors, g.bytes) {
             (0, _) => "-".to_owned(),
@@ -114,8 +117,8 @@ fn table(out: &mut String, what: &str, groups: &[Group], f: &Forecast) {
             ),
         };
         let tensors = if g.tensors > 0 { g.tensors.to_string() } else { "-".to_owned() };
-        let name: String = g.name.chars().take(14).collect();
-        let row = format!("{name:<15}{tensors:>7} {size:>10} {:>7} {work:>8} {npu:>7}", g.all.ops);
+        let name: String = g.name.chars().take(if files { 9 } else { 27 }).collect();
+        let row = format!("{}{:>7}{work:>8}{npu:>8}", columns(&name, &tensors, &size), g.all.ops);
         let mut outcomes: Vec<_> = g.outcomes.iter().collect();
         outcomes.sort_by_key(|(_, ops)| std::cmp::Reverse(**ops));
         let mut first = true;

@@ -126,7 +126,10 @@ fn experts(tensor: (usize, &Tensor), used: u64, tokens: u64, rows: u64) -> Node 
         result: facts(Dtype::F32, [n, used, tokens, 1]),
         op_params: [0; 16],
     };
-    let ids = facts(Dtype::I32, [used, tokens, 1, 1]);
+    let mut ids = facts(Dtype::I32, [used, tokens, 1, 1]);
+    // A type without blocks of its own.
+    let row = 4 * ne(used) as usize;
+    ids.nb = [4, row, row, row];
     let facts = OpFacts::MulMatId(ExpertsFacts { product, ids });
     Node { facts, tensor: Some(index), movable: true, times: 1 }
 }
