@@ -16,7 +16,7 @@ const UBATCH: u64 = 512;
 const LARGE: u64 = 2048;
 
 /// Per cent that are no reason for another configuration.
-const ALIKE: f64 = 2.0;
+pub const ALIKE: f64 = 3.0;
 
 /// A command and what it comes to.
 #[derive(Debug, Clone, PartialEq, Serialize)]

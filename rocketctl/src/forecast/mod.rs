@@ -12,7 +12,7 @@ mod resident;
 mod tests;
 mod text;
 
-pub use advice::{advise, quoted};
+pub use advice::{ALIKE, advise, quoted};
 pub use graph::Cut;
 pub use plan::{Forecast, Place, Settings, Soc, percent};
 pub use repack::Cpu;

@@ -324,6 +324,7 @@ fn experts_want_rows_and_room() {
     let fit = (9.0 * GIB as f64 / stack) as u64;
     assert_eq!((f.plan.stacks, f.plan.stacks_resident), (72, fit));
     let words = shown(&h, &with(|s| on(s, 512, 16)));
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains(&format!("{fit} of 72 stacks of experts have room (32 %")), "{words}");
     // Off, and forced.
     let knob =

@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::{About, Case, Check};
+use crate::forecast::ALIKE;
 
 const ID: &str = "model.ubatch";
 
@@ -16,8 +17,6 @@ pub const CHECK: Check = Check {
 };
 
 const LARGE: u64 = 2048;
-/// Gain, in parts of a hundred, that is worth another option.
-const WORTH: f64 = 1.0;
 
 fn run(case: &Case) -> Finding {
     let Some((model, header)) =
@@ -44,7 +43,7 @@ fn run(case: &Case) -> Finding {
         model.settings.cut.ubatch,
         large.share()
     );
-    match (large.share() > usual.share() + WORTH, streams) {
+    match (large.share() > usual.share() + ALIKE, streams) {
         (false, false) => Finding::ok(ID, "the usual -ub 512 is enough"),
         (gains, _) => {
             let why = match gains {
