@@ -2,6 +2,8 @@
 
 use crate::change::journal;
 use crate::clock::{options, rate};
+use crate::model;
+use std::io::Cursor;
 
 /// A journal of changes: what is taken is taken again when it is written out.
 pub fn journal(data: &[u8]) {
@@ -110,5 +112,16 @@ pub fn modinfo(data: &[u8]) {
 pub fn shape(data: &[u8]) {
     if let Ok(shape) = String::from_utf8_lossy(data).parse::<crate::bench::Shape>() {
         assert_eq!(shape.to_string().parse(), Ok(shape));
+    }
+}
+
+/// A model's header: what is read adds up, and no size of it is beyond the file's.
+pub fn model(data: &[u8]) {
+    if let Ok(header) = model::parse(Cursor::new(data)) {
+        assert_eq!(header.bytes, data.len() as u64);
+        // Each has a type and a name's length in the file.
+        assert!(header.tensors.len() * 8 <= data.len());
+        let bytes = header.tensors.iter().filter_map(model::Tensor::bytes);
+        assert!(bytes.max().unwrap_or(0) <= header.bytes);
     }
 }

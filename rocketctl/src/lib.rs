@@ -19,6 +19,8 @@ mod setup;
 mod generate;
 mod knobs;
 mod npu;
+mod forecast;
+mod model;
 mod patch;
 mod run;
 mod selftest;
@@ -61,6 +63,10 @@ enum Command {
     ///
     /// Exit status: 0 good, 1 a setting is unknown or malformed, 2 an error.
     Knobs(knobs::Arguments),
+    /// What of a model would run on the NPU, from its header alone.
+    ///
+    /// Asks the plugin's own rules; reads no weights and no board. Exit status: 0, or 2 for an error.
+    Forecast(forecast::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
@@ -129,6 +135,7 @@ pub fn main() -> ExitCode {
         Command::Completions(arguments) => {
             generate::completions(&arguments, command_line()).map(|()| ExitCode::SUCCESS)
         }
+        Command::Forecast(arguments) => forecast::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Selftest(arguments) => selftest::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),

@@ -62,6 +62,12 @@ pub fn admits(s: &Sample, reserve: Option<u64>, bytes: u64) -> bool {
     room && s.stalled.is_none_or(|p| p < STALLED / 2.0)
 }
 
+/// Bytes that could become resident of a machine's memory.
+pub fn room(m: &Memory, reserve: Option<u64>) -> u64 {
+    let floor = floor(m, reserve);
+    m.available.saturating_sub(floor.saturating_add(floor / 4))
+}
+
 /// The same over time, for one root.
 #[derive(Debug)]
 pub struct Pressure {
@@ -90,9 +96,7 @@ impl Pressure {
 
     /// Bytes that could become resident now; `None` where the system does not say.
     pub fn room(&self) -> Option<u64> {
-        let m = sample(&self.root).memory?;
-        let floor = floor(&m, self.reserve);
-        Some(m.available.saturating_sub(floor.saturating_add(floor / 4)))
+        Some(room(&sample(&self.root).memory?, self.reserve))
     }
 
     /// Bytes to give back now; 0 between two readings.

@@ -38,8 +38,14 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// As the settings say.
+    /// As the settings say, on this machine.
     pub fn of(knobs: &Knobs) -> Rules {
+        let memory = rocket_runtime::board::memory(Path::new("/"));
+        Rules::on(knobs, memory.map_or(0, |m| m.total))
+    }
+
+    /// The same on a machine with so many bytes of memory in all.
+    pub fn on(knobs: &Knobs, memory: u64) -> Rules {
         let share = |class, knob| match class {
             _ if knobs.no_prepack => Share::Nothing("ROCKET_NO_PREPACK is set"),
             knobs::Residency::Auto => Share::All,
@@ -48,7 +54,9 @@ impl Rules {
         };
         // An automatic budget is what the reserve leaves; a given one stands beside it.
         let (total, reserve) = match knobs.cache {
-            Budget::Auto => (None, Some(knobs.reserve.unwrap_or_else(automatic_reserve))),
+            Budget::Auto => {
+                (None, Some(knobs.reserve.unwrap_or_else(|| automatic_reserve(memory))))
+            }
             Budget::Bytes(bytes) => (Some(bytes), knobs.reserve),
             Budget::Unlimited => (None, knobs.reserve),
         };
@@ -59,13 +67,54 @@ impl Rules {
             reserve,
         }
     }
+
+    /// Whether a weight may stay beside `held` bytes of unquantized and of quantized ones, as far as
+    /// the settings limit them.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn allow(&self, key: &WeightKey, held: [u64; 2]) -> std::result::Result<(), String> {
+        let all: u64 = held.iter().sum();
+        if let Some(total) = self.total.filter(|t| all + key.packed_bytes() > *t) {
+            return Err(format!(
+                "{} of the {} MB of ROCKET_CACHE_MB are used",
+                all >> 20,
+                total >> 20
+            ));
+        }
+        let [float, quantized] = held;
+        let (used, share, knob) = match key.dtype.is_quantized() {
+            true => (quantized, self.quantized, "ROCKET_QUANT_RESIDENT"),
+            false => (float, self.float, "ROCKET_F16_RESIDENT"),
+        };
+        let limit = match share {
+            Share::All => return Ok(()),
+            Share::Nothing(why) => return Err(why.to_owned()),
+            Share::Bytes(limit) => limit,
+        };
+        match used + key.packed_bytes() <= limit {
+            true => Ok(()),
+            false => Err(format!("{} of the {} MB of {knob} are used", used >> 20, limit >> 20)),
+        }
+    }
+
+    /// Bytes that quantized weights may take in all, of `memory` bytes and the address windows of so
+    /// many workers; `None` where nothing is known to limit them.
+    pub fn room(&self, memory: Option<u64>, workers: usize) -> Option<u64> {
+        let class = match self.quantized {
+            Share::All => None,
+            Share::Bytes(limit) => Some(limit),
+            Share::Nothing(_) => Some(0),
+        };
+        let windows = Some(workers as u64 * WINDOW_BYTES);
+        [self.total, class, memory, windows].into_iter().flatten().min()
+    }
 }
 
 /// What an automatic budget leaves to everything else: decode reads the model's file through the
 /// page cache, which counts as available.
-fn automatic_reserve() -> u64 {
-    let total = rocket_runtime::board::memory(Path::new("/")).map_or(0, |m| m.total);
-    (1 << 30).max(total / 4)
+fn automatic_reserve(memory: u64) -> u64 {
+    (1 << 30).max(memory / 4)
 }
 
 /// The part of one class of weights.
@@ -173,29 +222,11 @@ impl Residency {
 
     fn admit(&self, s: &State, key: &WeightKey) -> std::result::Result<(), String> {
         self.pressure.admits(key.packed_bytes() + s.promised)?;
-        let all: u64 = s.entries.keys().map(WeightKey::packed_bytes).sum();
-        if let Some(total) = self.rules.total.filter(|t| all + key.packed_bytes() > *t) {
-            return Err(format!(
-                "{} of the {} MB of ROCKET_CACHE_MB are used",
-                all >> 20,
-                total >> 20
-            ));
+        let mut held = [0; 2];
+        for k in s.entries.keys() {
+            held[usize::from(k.dtype.is_quantized())] += k.packed_bytes();
         }
-        let (quantized, share, knob) = match key.dtype.is_quantized() {
-            true => (true, self.rules.quantized, "ROCKET_QUANT_RESIDENT"),
-            false => (false, self.rules.float, "ROCKET_F16_RESIDENT"),
-        };
-        let limit = match share {
-            Share::All => return Ok(()),
-            Share::Nothing(why) => return Err(why.to_owned()),
-            Share::Bytes(limit) => limit,
-        };
-        let of_class = |k: &&WeightKey| k.dtype.is_quantized() == quantized;
-        let used: u64 = s.entries.keys().filter(of_class).map(WeightKey::packed_bytes).sum();
-        match used + key.packed_bytes() <= limit {
-            true => Ok(()),
-            false => Err(format!("{} of the {} MB of {knob} are used", used >> 20, limit >> 20)),
-        }
+        self.rules.allow(key, held)
     }
 
     /// So many bytes of memory are spoken for and not taken yet.
@@ -206,16 +237,10 @@ impl Residency {
     /// Bytes that may be resident in all, by the settings, the memory that is available now and the
     /// address windows of so many workers; `None` where nothing is known to limit them.
     pub fn room(&self, workers: usize) -> Option<u64> {
-        let class = match self.rules.quantized {
-            Share::All => None,
-            Share::Bytes(limit) => Some(limit),
-            Share::Nothing(_) => Some(0),
-        };
         let promised = self.state().promised;
         let memory =
             self.pressure.room().map(|free| (free + self.bytes()).saturating_sub(promised));
-        let windows = Some(workers as u64 * WINDOW_BYTES);
-        [self.rules.total, class, memory, windows].into_iter().flatten().min()
+        self.rules.room(memory, workers)
     }
 
     /// Drops what only `owner` used.

@@ -7,10 +7,9 @@ use crate::board::{self, Absent, Found};
 use crate::exec::crossover::{Class, Store, Thresholds};
 use crate::exec::experts::ledger::{Budgets, Charge, Ledger, StackId};
 use crate::exec::image::Image;
-use crate::exec::residency::WINDOW_BYTES;
 use crate::exec::verify::{Mode, Verify};
 use crate::exec::{Engine, Holdings, Meter, engine};
-use crate::knobs::{self, Budget, Calibrate, Knobs, MIN_M_FLOOR};
+use crate::knobs::{self, Calibrate, Knobs};
 use crate::live::Live;
 use crate::log::{self, Level, line};
 use crate::route::{Policy, Wanted};
@@ -262,15 +261,11 @@ impl Plugin {
 
     /// Whether a stack of experts that is to stay may; the answer stays as long as a context lives.
     pub(super) fn reserve(&self, id: StackId, charge: Charge) -> bool {
-        let window = self.knobs.n_threads as u64 * WINDOW_BYTES;
-        let ram = || match self.knobs.moe_cache {
-            Budget::Unlimited => None,
-            Budget::Bytes(bytes) => Some(bytes),
-            // Flat: what is left out is for the host and for dense weights (ggml-plugin-behaviour 8.5).
-            Budget::Auto => rocket_runtime::board::memory(Path::new("/"))
-                .map(|m| m.available.saturating_sub(6 << 30)),
+        let budgets = || {
+            let memory = rocket_runtime::board::memory(Path::new("/"));
+            Budgets::of(&self.knobs, memory.map(|m| m.available))
         };
-        let fits = self.ledger.reserve(id, charge, || Budgets { ram: ram(), window });
+        let fits = self.ledger.reserve(id, charge, budgets);
         if let Some(engine) = self.unit.as_ref().and_then(|u| u.runner.engine()) {
             engine.promise(self.ledger.window_bytes());
         }
@@ -290,19 +285,7 @@ impl Plugin {
             #[cfg(feature = "test-engine")]
             Runner::HostCpu => true,
         });
-        let (knobs, measured) = (&self.knobs, &self.measured);
-        let rows = |given: usize, class| match measured.get(class) {
-            Some(rows) if !knobs.min_m_given => rows.max(MIN_M_FLOOR as usize),
-            _ => given,
-        };
-        Policy {
-            engine,
-            min_m: rows(knobs.min_m, Class::Float),
-            min_m_quant: rows(knobs.min_m_quant, Class::Quantized),
-            attention: knobs.attention,
-            experts: knobs.experts,
-            wanted: knobs.wanted,
-        }
+        self.knobs.policy(engine, &self.measured)
     }
 
     /// The policy of products that run: what was accepted before the NPU was given up is still

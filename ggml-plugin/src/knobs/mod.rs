@@ -25,7 +25,8 @@ pub(crate) use profile::{command_line, models};
 pub use suggest::closest;
 pub use table::{Group, Kind, Knob, PREFIX, Status};
 
-use crate::route::{AttentionPolicy, ExpertsMode, ExpertsPolicy, Wanted};
+use crate::exec::crossover::{Class, Thresholds};
+use crate::route::{AttentionPolicy, ExpertsMode, ExpertsPolicy, Policy, Wanted};
 use entries as e;
 use file::Place;
 use resolve::{Given, Origin, Values};
@@ -223,6 +224,23 @@ impl Knobs {
             .iter()
             .filter_map(|k| Some((k, Given { text: get(k.name)?, origin: Origin::Environment })));
         Knobs::resolve(given.collect(), Vec::new(), Vec::new())
+    }
+
+    /// What the rules depend on, where so many rows were measured to be worth the trip. `engine`:
+    /// something can run accepted ops.
+    pub fn policy(&self, engine: bool, measured: &Thresholds) -> Policy {
+        let rows = |given: usize, class| match measured.get(class) {
+            Some(rows) if !self.min_m_given => rows.max(MIN_M_FLOOR as usize),
+            _ => given,
+        };
+        Policy {
+            engine,
+            min_m: rows(self.min_m, Class::Float),
+            min_m_quant: rows(self.min_m_quant, Class::Quantized),
+            attention: self.attention,
+            experts: self.experts,
+            wanted: self.wanted,
+        }
     }
 
     /// From an environment, the words of a command line, and a way to read files.

@@ -3,21 +3,19 @@
 //! A check is a pure function from [`Facts`] to a [`Finding`], in a file of its own below `checks`. What one
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
-pub mod checks;
+mod checks;
 pub mod finding;
+mod model;
 #[cfg(test)]
 mod tests;
 
 use crate::ui::{Globals, print, print_json};
-#[cfg(test)]
-pub use tests::{Board, well_formed};
-
 use anyhow::{Context, Result, bail};
 use clap::Args;
-pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
+use finding::{Finding, Report, Status};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// One question about a machine.
@@ -41,6 +39,8 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
+    /// `--model`.
+    Model,
 }
 
 /// What is looked at: the machine, and what was named on the command line.
@@ -50,18 +50,21 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
+    /// `--model`.
+    pub model: Option<model::Model>,
 }
 
 impl Case {
     /// Reads it all, once.
     fn read(root: &Root) -> Case {
-        Case { facts: Facts::read(root), environment: root.environment() }
+        Case { facts: Facts::read(root), environment: root.environment(), model: None }
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
+            About::Model => self.model.is_some(),
         }
     }
 }
@@ -75,6 +78,9 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
+    /// Look at this model as well: a GGUF, any part of a split one, or a whisper.cpp model.
+    #[arg(long, value_name = "FILE")]
+    model: Option<PathBuf>,
 }
 
 /// Looks at a machine.
@@ -85,7 +91,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report = chosen(examine(&globals.root)?, &arguments.only, &arguments.skip);
+    let report = chosen(
+        examine(&globals.root, arguments.model.as_deref())?,
+        &arguments.only,
+        &arguments.skip,
+    );
     match globals.json {
         true => print_json(&report)?,
         false => print(&report.text(globals.quiet, globals.colored()))?,
@@ -93,9 +103,18 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
-/// Whether the driver came after its rail was switched off (kernel.late-probe).
-pub fn is_late(facts: &Facts) -> bool {
-    checks::is_late(facts)
+/// Says what a check is about.
+///
+/// # Errors
+/// An unknown check, with the nearest one.
+pub fn explain(id: &str) -> Result<()> {
+    let check = known(id)?;
+    let after = match check.after {
+        [] => String::new(),
+        ids => format!("\nLooked at only where nothing is wrong with: {}\n", ids.join(", ")),
+    };
+    let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
+    print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
 }
 
 /// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing
@@ -122,13 +141,11 @@ fn known(id: &str) -> Result<&'static Check> {
     bail!("there is no check '{id}'; there are {}", all.join(", "))
 }
 
-/// All findings for the machine below a root path.
-///
-/// # Errors
-/// A root that is not there.
-pub fn examine(root: &Path) -> Result<Report> {
+/// All findings for the machine below a root path, and for a model.
+fn examine(root: &Path, model: Option<&Path>) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    let case = Case::read(&root);
+    let mut case = Case::read(&root);
+    case.model = model.map(|path| model::Model::read(&root, &case.facts, path));
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.

@@ -1,5 +1,7 @@
 //! Boards of `tests/boards`, and what people met with theirs, in variants.
 
+mod models;
+
 use super::finding::{Finding, Report, Status};
 use super::{checks, examine};
 use std::fs;
@@ -45,7 +47,7 @@ impl Board {
 
     /// What the doctor says, which must be well formed.
     fn ask(&self) -> Report {
-        let report = examine(self.0.path()).unwrap();
+        let report = examine(self.0.path(), None).unwrap();
         well_formed(&report);
         report
     }
@@ -124,7 +126,7 @@ pub fn well_formed(report: &Report) {
 fn every_board_has_its_findings_and_no_others() {
     let mut seen = 0;
     for entry in fs::read_dir(boards()).unwrap().flatten().filter(|e| e.path().is_dir()) {
-        let report = examine(&entry.path()).unwrap();
+        let report = examine(&entry.path(), None).unwrap();
         well_formed(&report);
         let expected = fs::read_to_string(entry.path().with_extension("findings")).unwrap();
         let expected: Vec<&str> = expected.lines().filter(|l| !l.starts_with('#')).collect();
@@ -159,14 +161,14 @@ fn one_check_alone() {
     let ids = |report: &Report| report.findings.iter().map(|f| f.id).collect::<Vec<_>>();
     let one = |board: &str, only: &str| {
         let only = [only.to_owned()];
-        super::chosen(examine(&boards().join(board)).unwrap(), &only, &[])
+        super::chosen(examine(&boards().join(board), None).unwrap(), &only, &[])
     };
     let ready = one("rk3588-series", "speed.clock");
     assert_eq!((ids(&ready), ready.exit), (vec!["speed.clock"], 0));
     let skipped = one("rk3588s-nodes-disabled", "speed.clock");
     assert_eq!((ids(&skipped), skipped.exit), (vec!["kernel.dt-nodes", "speed.clock"], 1));
     well_formed(&skipped);
-    let stock = examine(&boards().join("rk3588-stock")).unwrap();
+    let stock = examine(&boards().join("rk3588-stock"), None).unwrap();
     let less = super::chosen(stock, &[], &["speed.clock".to_owned()]);
     assert!(!ids(&less).contains(&"speed.clock") && less.exit == 1);
 }

@@ -9,6 +9,7 @@
 mod absent;
 mod attention;
 mod embed;
+mod forecast;
 mod formats;
 mod fuse;
 mod generations;

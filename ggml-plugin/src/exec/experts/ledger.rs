@@ -1,6 +1,8 @@
 //! Which stacks of experts may become resident: decided whole and once, when the host first asks,
 //! before anything is packed (ggml-plugin-behaviour 8.5).
 
+use crate::exec::residency::WINDOW_BYTES;
+use crate::knobs::{Budget, Knobs};
 use crate::log::{Level, line};
 use crate::route::{Dtype, ExpertsShape, Numerics};
 use std::collections::HashMap;
@@ -51,6 +53,24 @@ pub struct Budgets {
     pub window: u64,
 }
 
+impl Budgets {
+    /// As the settings say, with so many bytes of memory available now.
+    pub fn of(knobs: &Knobs, available: Option<u64>) -> Budgets {
+        let ram = match knobs.moe_cache {
+            Budget::Unlimited => None,
+            Budget::Bytes(bytes) => Some(bytes),
+            // Flat: what is left out is for the host and for dense weights (ggml-plugin-behaviour 8.5).
+            Budget::Auto => available.map(|a| a.saturating_sub(6 << 30)),
+        };
+        Budgets { ram, window: knobs.n_threads as u64 * WINDOW_BYTES }
+    }
+
+    /// Whether `all` fit: memory, and windows.
+    pub fn hold(&self, all: Charge) -> [bool; 2] {
+        [self.ram.is_none_or(|most| all.ram <= most), all.window <= self.window]
+    }
+}
+
 #[derive(Debug, Default)]
 struct State {
     budgets: Option<Budgets>,
@@ -82,8 +102,7 @@ impl Ledger {
             }
         };
         let (ram, window) = (s.ram + charge.ram, s.window + charge.window);
-        let (fits_ram, fits_window) =
-            (budgets.ram.is_none_or(|most| ram <= most), window <= budgets.window);
+        let [fits_ram, fits_window] = budgets.hold(Charge { ram, window });
         let fits = fits_ram && fits_window;
         if fits {
             (s.ram, s.window) = (ram, window);

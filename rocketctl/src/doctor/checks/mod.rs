@@ -16,6 +16,12 @@ mod kernel_module;
 mod kernel_patches;
 mod kernel_probe;
 mod kernel_security;
+mod model_fit;
+mod model_format;
+mod model_rk3576;
+mod model_shapes;
+mod model_types;
+mod model_ubatch;
 mod speed_autosuspend;
 mod speed_clock;
 mod speed_power_control;
@@ -44,6 +50,12 @@ pub const ALL: &[Check] = &[
     speed_autosuspend::CHECK,
     board_thermal::CHECK,
     board_memory::CHECK,
+    model_format::CHECK,
+    model_types::CHECK,
+    model_shapes::CHECK,
+    model_fit::CHECK,
+    model_ubatch::CHECK,
+    model_rk3576::CHECK,
 ];
 
 /// How the package of the patched driver is installed and removed (kernel-patches/README.md).

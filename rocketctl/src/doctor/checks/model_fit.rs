@@ -1,0 +1,64 @@
+use super::super::finding::Finding;
+use super::super::{About, Case, Check};
+use crate::forecast::{bytes, percent};
+
+const ID: &str = "model.fit";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "A weight is packed for the NPU once and stays, beside the model's file, which decoding reads. What does \
+              not fit the memory that is available less a reserve, or the address windows of the workers (3.5 GiB \
+              each), is packed again for every micro-batch. Experts stay as a whole stack or are the CPU's.",
+    after: &["model.format"],
+    about: About::Model,
+    required: false,
+    run,
+};
+
+/// Resident part, in per cent, below which prefill loses much of its gain.
+const ENOUGH: f64 = 80.0;
+
+fn run(case: &Case) -> Finding {
+    let Some((model, header)) =
+        case.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
+    else {
+        return Finding::unknown(ID, "what fits", "the model's header is not known");
+    };
+    let Some(memory) = model.settings.memory else {
+        return Finding::unknown(ID, "what fits", "no usable /proc/meminfo");
+    };
+    let file = bytes(header.bytes);
+    let seen = |f: Finding| {
+        f.seen(model.path.display().to_string(), &file).seen(
+            "/proc/meminfo",
+            format!("{} of {} available", bytes(memory.available), bytes(memory.total)),
+        )
+    };
+    if header.bytes > memory.total {
+        return seen(Finding::fail(ID, "the model is larger than the memory")).cause(format!(
+            "{file} do not fit {}: every token would read the file again. Use a smaller quantization.",
+            bytes(memory.total)
+        ));
+    }
+    let plan = model.plain(header).plan;
+    let (resident, all) = (
+        plan.resident_bytes + plan.stacks_resident_bytes,
+        plan.bytes.saturating_add(plan.stacks_bytes),
+    );
+    let share = percent(resident, all);
+    let words = format!("{share:.0} % of {} resident (modelled)", bytes(all));
+    match () {
+        () if header.bytes > memory.available => seen(Finding::warn(ID, "the model leaves no memory")).cause(format!(
+            "Its file is larger than what is available ({}), so that weights are read again while it runs; {words}.",
+            bytes(memory.available)
+        )),
+        () if all == 0 => Finding::ok(ID, "no weight of it would be packed for the NPU"),
+        () if share < ENOUGH => {
+            let why = plan.why.unwrap_or_else(|| "whole stacks of experts find no room".to_owned());
+            seen(Finding::warn(ID, "much of the model cannot stay packed for the NPU"))
+                .cause(format!("{words}: {why}. The rest is packed for each micro-batch or left to the CPU."))
+                .fix(model.command(header), model.verify(" --repack off"), "start the host as before")
+        }
+        () => Finding::ok(ID, words),
+    }
+}
