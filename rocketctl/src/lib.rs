@@ -7,6 +7,9 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+mod elf;
+#[doc(hidden)]
+pub mod fuzz;
 mod patch;
 mod sim;
 mod ui;

@@ -4,7 +4,10 @@
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
 mod checks;
-mod finding;
+pub mod finding;
+mod host;
+mod named;
+mod plugin;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +15,7 @@ use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use finding::{Finding, Report, Status};
+use named::{Named, Options};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,6 +42,12 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
+    /// `--plugin`, or GGML_BACKEND_PATH.
+    Plugin,
+    /// ROCKET_* variables.
+    Knobs,
+    /// `--host`.
+    Host,
 }
 
 /// What is looked at: the machine, and what was named on the command line.
@@ -47,18 +57,25 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
+    /// A plugin and a host that were named.
+    pub named: Named,
 }
 
 impl Case {
     /// Reads it all, once.
-    fn read(root: &Root) -> Case {
-        Case { facts: Facts::read(root), environment: root.environment() }
+    fn read(root: &Root, options: &Options) -> Result<Case> {
+        let environment = root.environment();
+        let named = Named::read(root, options, &environment)?;
+        Ok(Case { facts: Facts::read(root), environment, named })
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
+            About::Plugin => self.named.plugin.is_some(),
+            About::Knobs => self.named.knobs.is_some(),
+            About::Host => self.named.host.is_some(),
         }
     }
 }
@@ -72,6 +89,8 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
+    #[command(flatten)]
+    named: Options,
 }
 
 /// Looks at a machine.
@@ -82,7 +101,8 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report = chosen(examine(&globals.root)?, &arguments.only, &arguments.skip);
+    let report =
+        chosen(examine_named(&globals.root, &arguments.named)?, &arguments.only, &arguments.skip);
     match globals.json {
         true => print_json(&report)?,
         false => print(&report.text(globals.quiet, globals.colored()))?,
@@ -128,10 +148,14 @@ fn known(id: &str) -> Result<&'static Check> {
     bail!("there is no check '{id}'; there are {}", all.join(", "))
 }
 
-/// All findings for the machine below a root path.
-fn examine(root: &Path) -> Result<Report> {
+/// All findings for the machine below a root path, and for what was named with it.
+fn examine_named(root: &Path, options: &Options) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    let case = Case::read(&root);
+    Ok(findings(&Case::read(&root, options)?))
+}
+
+/// What all checks that have something to look at say.
+pub fn findings(case: &Case) -> Report {
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.
@@ -146,8 +170,8 @@ fn examine(root: &Path) -> Result<Report> {
         });
         findings.push(match broken {
             Some(because) => Finding::skipped(check.id, because),
-            None => (check.run)(&case),
+            None => (check.run)(case),
         });
     }
-    Ok(Report::new(findings, &required()))
+    Report::new(findings, &required())
 }

@@ -1,11 +1,20 @@
 //! Boards of `tests/boards`, and what people met with theirs, in variants.
 
+mod hosts;
+
 use super::finding::{Finding, Report, Status};
-use super::{checks, examine};
+use super::named::Options;
+use super::{checks, examine_named};
+use anyhow::Result;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The machine alone.
+fn examine(root: &Path) -> Result<Report> {
+    examine_named(root, &Options::default())
+}
 
 fn boards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards")
