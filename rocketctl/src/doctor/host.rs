@@ -10,7 +10,7 @@ pub use generation::{Static, generation};
 pub use loading::{Asks, asks};
 
 use super::plugin::quoted;
-use crate::elf::{self, Kind, Search};
+use crate::elf::{self, Files, Kind, Search};
 use anyhow::{Result, bail};
 use rocket_runtime::board::{Absent, Reading, Root};
 
@@ -56,7 +56,7 @@ impl Host {
         };
         let system = own_root.as_ref().unwrap_or(root);
         let library_path = library_path.filter(|_| own_root.is_none());
-        let read = Reader { system, library_path };
+        let read = Reader { files: &Files::of(system), library_path };
         let (program, programs, libraries, modules) = match system.names(&inside) {
             Err(_) => {
                 let (program, libraries) = read.program(&inside);
@@ -139,17 +139,17 @@ fn folder_of(path: &str) -> &str {
 }
 
 struct Reader<'a> {
-    system: &'a Root,
+    files: &'a Files<'a>,
     library_path: Option<&'a str>,
 }
 
 impl Reader<'_> {
     fn search(&self, machine: u16) -> Search<'_> {
-        Search::new(self.system, &elf::machine_name(machine), self.library_path)
+        Search::new(self.files, &elf::machine_name(machine), self.library_path)
     }
 
     fn object(&self, path: &str) -> Reading<Object> {
-        elf::read(self.system, path).map(|elf| Object { path: path.to_owned(), elf })
+        self.files.read(path).map(|elf| Object { path: path.to_owned(), elf })
     }
 
     fn program(&self, path: &str) -> (Reading<Object>, Closure) {
@@ -177,7 +177,7 @@ impl Reader<'_> {
         let places = self.places(folder);
         let starts = |prefix: &'static str| {
             places.iter().find_map(|place| {
-                let names = self.system.names(place).ok()?;
+                let names = self.files.root.names(place).ok()?;
                 let name = names.into_iter().find(|n| n.starts_with(prefix))?;
                 self.object(&format!("{place}/{name}")).ok()
             })
@@ -194,7 +194,7 @@ impl Reader<'_> {
         }
         let mut programs = Vec::new();
         for place in &places {
-            let names = self.system.names(place).unwrap_or_default();
+            let names = self.files.root.names(place).unwrap_or_default();
             let known =
                 |n: &String| PROGRAMS.iter().any(|p| n.starts_with(p)) && !n.contains(".so");
             for name in names.into_iter().filter(known) {
@@ -218,7 +218,7 @@ impl Reader<'_> {
         let beside = ["libggml.so", "libggml-base.so"].iter().filter_map(|n| libraries.named(n));
         for folder in beside.map(|o| folder_of(&o.path).to_owned()).collect::<Vec<_>>() {
             let own = format!("{folder}/ggml");
-            for name in self.system.names(&own).unwrap_or_default() {
+            for name in self.files.root.names(&own).unwrap_or_default() {
                 places.push(format!("{own}/{name}"));
             }
             places.push(folder);
@@ -227,7 +227,7 @@ impl Reader<'_> {
         places.dedup();
         let mut modules = Vec::new();
         for place in places {
-            for name in self.system.names(&place).unwrap_or_default() {
+            for name in self.files.root.names(&place).unwrap_or_default() {
                 let module = name.starts_with("libggml-")
                     && name.ends_with(".so")
                     && !name.starts_with("libggml-base");

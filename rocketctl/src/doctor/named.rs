@@ -2,7 +2,7 @@
 
 use super::host::{Closure, Host, Object};
 use super::plugin::{Origin, Plugin};
-use crate::elf::{self, Search};
+use crate::elf::{self, Files, Search};
 use anyhow::Result;
 use clap::Args;
 use ggml_rocket::knobs::{Knobs, PREFIX};
@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 
 /// The variable that hosts read.
 pub const VARIABLE: &str = "GGML_BACKEND_PATH";
@@ -82,10 +83,11 @@ fn around(
     let Some((path, elf)) = plugin.and_then(|p| Some((p.path()?, p.elf()?))) else {
         return (Closure::default(), None);
     };
-    let search = Search::new(system, &elf::machine_name(elf.machine), library_path);
+    let files = Files::of(system);
+    let search = Search::new(&files, &elf::machine_name(elf.machine), library_path);
     let found = search.find("libc.so.6", (path, elf), &[]);
     let libc = found.and_then(|f| Some(Object { path: f.path, elf: f.elf.ok()? }));
-    let start = Object { path: path.to_owned(), elf: elf.clone() };
+    let start = Object { path: path.to_owned(), elf: Rc::new(elf.clone()) };
     (Closure::of(&search, &start), libc)
 }
 

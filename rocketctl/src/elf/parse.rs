@@ -41,6 +41,9 @@ pub enum Text {
     RepackVariable,
     /// The image encoder's device can be named (ggml-abi 6.1).
     MmprojVariable,
+    /// Of every CPU backend that can repack (ggml-abi 6.2): the buffer type's name, or its former one.
+    CpuRepack,
+    CpuAarch64,
     /// Of builds for aarch64 with repacking, as a string of its own (ggml-abi 7.1, 5).
     Repack,
     /// What this suite's plugin begins its lines with.
@@ -49,11 +52,13 @@ pub enum Text {
 
 impl Text {
     /// All of them, and the bytes that stand for them.
-    const ALL: [(Text, &'static [u8]); 6] = [
+    const ALL: [(Text, &'static [u8]); 8] = [
         (Text::BackendPath, b"GGML_BACKEND_PATH"),
         (Text::NoRepack, b"--no-repack"),
         (Text::RepackVariable, b"LLAMA_ARG_REPACK"),
         (Text::MmprojVariable, b"MTMD_BACKEND_DEVICE"),
+        (Text::CpuRepack, b"CPU_REPACK"),
+        (Text::CpuAarch64, b"CPU_AARCH64"),
         (Text::Repack, b"\0REPACK\0"),
         (Text::Ours, b"ggml-rocket: "),
     ];

@@ -1,8 +1,9 @@
 //! Where ld.so finds a library (ld.so(8)): DT_RPATH of an object that has no DT_RUNPATH and of those that loaded
 //! it, LD_LIBRARY_PATH, DT_RUNPATH, the folders of ld.so.conf, the default folders. All below a root.
 
-use super::{Elf, read};
+use super::{Elf, Files};
 use rocket_runtime::board::{Reading, Root};
+use std::rc::Rc;
 
 /// Most folders that ld.so.conf and what it includes may name.
 const MOST_FOLDERS: usize = 1000;
@@ -14,7 +15,7 @@ const DEPTH: usize = 8;
 pub struct Found {
     /// From the root on.
     pub path: String,
-    pub elf: Reading<Elf>,
+    pub elf: Reading<Rc<Elf>>,
 }
 
 /// One line of ld.so.conf.
@@ -57,7 +58,7 @@ pub fn default_folders(machine: &str) -> Vec<String> {
 /// The search of one system.
 #[derive(Debug)]
 pub struct Search<'a> {
-    root: &'a Root,
+    files: &'a Files<'a>,
     /// `uname -m` of the files.
     machine: String,
     /// LD_LIBRARY_PATH.
@@ -67,13 +68,13 @@ pub struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Of a root, for files of a machine, in an environment with this LD_LIBRARY_PATH.
-    pub fn new(root: &'a Root, machine: &str, library_path: Option<&str>) -> Search<'a> {
+    pub fn new(files: &'a Files<'a>, machine: &str, library_path: Option<&str>) -> Search<'a> {
         let split = |p: &str| p.split([':', ';']).map(str::to_owned).collect();
         let mut configured = Vec::new();
-        include(root, "/etc/ld.so.conf", DEPTH, &mut configured);
+        include(files.root, "/etc/ld.so.conf", DEPTH, &mut configured);
         configured.extend(default_folders(machine));
         Search {
-            root,
+            files,
             machine: machine.to_owned(),
             environment: library_path.map(split).unwrap_or_default(),
             configured,
@@ -113,11 +114,11 @@ impl<'a> Search<'a> {
 
     /// The file, unless it is of another machine or class: ld.so passes over those.
     fn at(&self, path: &str, like: &Elf) -> Option<Found> {
-        if self.root.exists(path) != Ok(true) {
+        if self.files.root.exists(path) != Ok(true) {
             return None;
         }
-        let elf = read(self.root, path);
-        let other = |e: &Elf| e.machine != like.machine || e.class != like.class;
+        let elf = self.files.read(path);
+        let other = |e: &Rc<Elf>| e.machine != like.machine || e.class != like.class;
         match elf.as_ref().is_ok_and(other) {
             true => None,
             false => Some(Found { path: path.to_owned(), elf }),

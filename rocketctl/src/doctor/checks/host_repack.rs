@@ -1,7 +1,7 @@
 use super::super::finding::Finding;
 use super::super::host::Host;
 use super::super::{About, Case, Check};
-use crate::elf::{Text, machine_name};
+use crate::elf::{Elf, Text, machine_name};
 
 const ID: &str = "host.repack";
 
@@ -33,16 +33,18 @@ pub fn of(host: &Host) -> Repack {
     if cpus.peek().is_none() {
         return Repack::Unknown;
     }
-    let packs = |e: &crate::elf::Elf| e.exports("ggml_backend_cpu_repack_buffer_type");
-    let kleidi = |e: &crate::elf::Elf| e.exports.keys().any(|s| s.contains("kleidiai"));
+    let kleidi = |e: &Elf| e.exports.keys().any(|s| s.contains("kleidiai"));
     let mut verdict = Repack::No;
     for cpu in cpus {
-        let arm = machine_name(cpu.elf.machine) == "aarch64";
-        match (packs(&cpu.elf), cpu.elf.has(Text::Repack) || kleidi(&cpu.elf)) {
-            (_, true) => return Repack::Yes,
-            // The function is in every build; the text is merged into others on x86.
-            (true, false) if !arm => verdict = Repack::Unknown,
-            _ => {}
+        let elf = &cpu.elf;
+        let could = elf.has(Text::CpuRepack) || elf.has(Text::CpuAarch64);
+        if elf.has(Text::Repack) || kleidi(elf) {
+            return Repack::Yes;
+        }
+        // The type's name is in every build, whether it is used or not; what would tell is merged into other texts
+        // on x86.
+        if could && machine_name(elf.machine) != "aarch64" {
+            verdict = Repack::Unknown;
         }
     }
     verdict
@@ -50,7 +52,7 @@ pub fn of(host: &Host) -> Repack {
 
 /// Whether a program of the host has the switch.
 fn switch(host: &Host) -> bool {
-    let has = |e: &crate::elf::Elf| e.has(Text::NoRepack) || e.has(Text::RepackVariable);
+    let has = |e: &Elf| e.has(Text::NoRepack) || e.has(Text::RepackVariable);
     host.all_programs().iter().any(|(p, c)| has(&p.elf) || c.objects.iter().any(|o| has(&o.elf)))
         || host.libraries.objects.iter().any(|o| has(&o.elf))
 }

@@ -1,6 +1,7 @@
 //! What is loaded along with an object.
 
 use crate::elf::{Elf, Search};
+use std::rc::Rc;
 
 /// Most libraries of one program.
 const MOST: usize = 256;
@@ -10,7 +11,7 @@ const MOST: usize = 256;
 pub struct Object {
     /// In its own system.
     pub path: String,
-    pub elf: Elf,
+    pub elf: Rc<Elf>,
 }
 
 impl Object {
@@ -71,7 +72,7 @@ impl Closure {
                     continue;
                 }
                 let above: Vec<(&str, &Elf)> =
-                    loaders.iter().rev().map(|o| (&*o.path, &o.elf)).collect();
+                    loaders.iter().rev().map(|o| (&*o.path, &*o.elf)).collect();
                 let found = search.find(name, (&object.path, &object.elf), &above);
                 match found.map(|f| (f.path, f.elf)) {
                     Some((path, Ok(elf))) => {
