@@ -10,6 +10,7 @@ mod doctor;
 mod elf;
 #[doc(hidden)]
 pub mod fuzz;
+mod load_test;
 mod patch;
 mod sim;
 mod ui;
@@ -39,6 +40,11 @@ enum Command {
         /// As the doctor prints it.
         id: String,
     },
+    /// Load a plugin as a host would, and say what came of it.
+    ///
+    /// In a process of its own, which may crash or hang. Exit status: 0 it loads, 1 it does not, 2 an error, 3 not
+    /// known.
+    LoadTest(load_test::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// A board in software: run programs on it, look at it, break it.
@@ -57,6 +63,7 @@ pub fn main() -> ExitCode {
     let done = match command {
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::LoadTest(arguments) => load_test::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };

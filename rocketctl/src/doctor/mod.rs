@@ -9,13 +9,13 @@ mod host;
 mod named;
 mod plugin;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use finding::{Finding, Report, Status};
-use named::{Named, Options};
+pub use named::{Named, Options};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -65,8 +65,12 @@ impl Case {
     /// Reads it all, once.
     fn read(root: &Root, options: &Options) -> Result<Case> {
         let environment = root.environment();
-        let named = Named::read(root, options, &environment)?;
-        Ok(Case { facts: Facts::read(root), environment, named })
+        Ok(Case::of_named(root, Named::read(root, options, &environment)?))
+    }
+
+    /// The machine with what was named already.
+    pub fn of_named(root: &Root, named: Named) -> Case {
+        Case { facts: Facts::read(root), environment: root.environment(), named }
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
@@ -115,6 +119,9 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 /// # Errors
 /// An unknown check, with the nearest one.
 pub fn explain(id: &str) -> Result<()> {
+    if let Some(text) = crate::load_test::explain(id) {
+        return print(&format!("{id}\n\n{}\n", finding::wrapped(text, 80).join("\n")));
+    }
     let check = known(id)?;
     let after = match check.after {
         [] => String::new(),
