@@ -21,6 +21,8 @@ mod knobs;
 mod npu;
 mod forecast;
 mod model;
+mod elf;
+mod load_test;
 mod patch;
 mod run;
 mod selftest;
@@ -67,6 +69,11 @@ enum Command {
     ///
     /// Asks the plugin's own rules; reads no weights and no board. Exit status: 0, or 2 for an error.
     Forecast(forecast::Arguments),
+    /// Load a plugin as a host would, and say what came of it.
+    ///
+    /// In a process of its own, which may crash or hang. Exit status: 0 it loads, 1 it does not, 2 an error, 3 not
+    /// known.
+    LoadTest(load_test::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
@@ -136,6 +143,7 @@ pub fn main() -> ExitCode {
             generate::completions(&arguments, command_line()).map(|()| ExitCode::SUCCESS)
         }
         Command::Forecast(arguments) => forecast::run(&arguments, &globals),
+        Command::LoadTest(arguments) => load_test::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Selftest(arguments) => selftest::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),

@@ -5,17 +5,20 @@
 
 mod checks;
 pub mod finding;
-mod model;
+mod host;
+mod named;
+mod plugin;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use finding::{Finding, Report, Status};
+pub use named::{Named, Options};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// One question about a machine.
@@ -39,8 +42,12 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
-    /// `--model`.
-    Model,
+    /// `--plugin`, or GGML_BACKEND_PATH.
+    Plugin,
+    /// ROCKET_* variables.
+    Knobs,
+    /// `--host`.
+    Host,
 }
 
 /// What is looked at: the machine, and what was named on the command line.
@@ -50,21 +57,29 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
-    /// `--model`.
-    pub model: Option<model::Model>,
+    /// A plugin and a host that were named.
+    pub named: Named,
 }
 
 impl Case {
     /// Reads it all, once.
-    fn read(root: &Root) -> Case {
-        Case { facts: Facts::read(root), environment: root.environment(), model: None }
+    fn read(root: &Root, options: &Options) -> Result<Case> {
+        let environment = root.environment();
+        Ok(Case::of_named(root, Named::read(root, options, &environment)?))
+    }
+
+    /// The machine with what was named already.
+    pub fn of_named(root: &Root, named: Named) -> Case {
+        Case { facts: Facts::read(root), environment: root.environment(), named }
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
-            About::Model => self.model.is_some(),
+            About::Plugin => self.named.plugin.is_some(),
+            About::Knobs => self.named.knobs.is_some(),
+            About::Host => self.named.host.is_some(),
         }
     }
 }
@@ -78,9 +93,8 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
-    /// Look at this model as well: a GGUF, any part of a split one, or a whisper.cpp model.
-    #[arg(long, value_name = "FILE")]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    named: Options,
 }
 
 /// Looks at a machine.
@@ -91,11 +105,8 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report = chosen(
-        examine(&globals.root, arguments.model.as_deref())?,
-        &arguments.only,
-        &arguments.skip,
-    );
+    let report =
+        chosen(examine_named(&globals.root, &arguments.named)?, &arguments.only, &arguments.skip);
     match globals.json {
         true => print_json(&report)?,
         false => print(&report.text(globals.quiet, globals.colored()))?,
@@ -108,6 +119,9 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 /// # Errors
 /// An unknown check, with the nearest one.
 pub fn explain(id: &str) -> Result<()> {
+    if let Some(text) = crate::load_test::explain(id) {
+        return print(&format!("{id}\n\n{}\n", finding::wrapped(text, 80).join("\n")));
+    }
     let check = known(id)?;
     let after = match check.after {
         [] => String::new(),
@@ -141,11 +155,14 @@ fn known(id: &str) -> Result<&'static Check> {
     bail!("there is no check '{id}'; there are {}", all.join(", "))
 }
 
-/// All findings for the machine below a root path, and for a model.
-fn examine(root: &Path, model: Option<&Path>) -> Result<Report> {
+/// All findings for the machine below a root path, and for what was named with it.
+fn examine_named(root: &Path, options: &Options) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    let mut case = Case::read(&root);
-    case.model = model.map(|path| model::Model::read(&root, &case.facts, path));
+    Ok(findings(&Case::read(&root, options)?))
+}
+
+/// What all checks that have something to look at say.
+pub fn findings(case: &Case) -> Report {
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.
@@ -160,8 +177,8 @@ fn examine(root: &Path, model: Option<&Path>) -> Result<Report> {
         });
         findings.push(match broken {
             Some(because) => Finding::skipped(check.id, because),
-            None => (check.run)(&case),
+            None => (check.run)(case),
         });
     }
-    Ok(Report::new(findings, &required()))
+    Report::new(findings, &required())
 }

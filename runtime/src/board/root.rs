@@ -103,6 +103,20 @@ impl Root {
         self.path == Path::new("/")
     }
 
+    /// A system in a folder of this one, as a container's: links do not lead out of it.
+    ///
+    /// # Errors
+    /// There is no such folder, or it is not inside.
+    pub fn below(&self, path: &str) -> Reading<Root> {
+        let real = self.note(path, self.inside(path))?;
+        Ok(Root { path: real, seen: Mutex::default() })
+    }
+
+    /// Where the root is on this machine.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What was looked at so far, and what came of it.
     pub fn seen(&self) -> Vec<(String, Option<Absent>)> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -111,7 +125,12 @@ impl Root {
 
     /// A file's bytes. Never waits: what is no plain file, or longer than 16 MiB, is malformed.
     pub fn bytes(&self, path: &str) -> Reading<Vec<u8>> {
-        self.note(path, self.bytes_of(path))
+        self.bytes_within(path, LIMIT)
+    }
+
+    /// A file's bytes, where those may be so many: programs and libraries.
+    pub fn bytes_within(&self, path: &str, limit: u64) -> Reading<Vec<u8>> {
+        self.note(path, self.bytes_of(path, limit))
     }
 
     /// A file's text without the line end. What is no UTF-8 is replaced.
@@ -281,7 +300,7 @@ impl Root {
         }
     }
 
-    fn bytes_of(&self, path: &str) -> Result<Vec<u8>, Why> {
+    fn bytes_of(&self, path: &str, limit: u64) -> Result<Vec<u8>, Why> {
         let real = self.inside(path)?;
         let file = fs::OpenOptions::new()
             .read(true)
@@ -292,9 +311,9 @@ impl Root {
             return Err(Why::Malformed("is no file".into()));
         }
         let mut bytes = Vec::new();
-        file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
-        match bytes.len() as u64 > LIMIT {
-            true => Err(Why::Malformed(format!("is longer than {} MiB", LIMIT >> 20))),
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
+        match bytes.len() as u64 > limit {
+            true => Err(Why::Malformed(format!("is longer than {} MiB", limit >> 20))),
             false => Ok(bytes),
         }
     }

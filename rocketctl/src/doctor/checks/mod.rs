@@ -9,6 +9,12 @@ mod board_family;
 mod board_memory;
 mod board_soc;
 mod board_thermal;
+mod host_abi;
+mod host_dynamic;
+mod host_loads_backends;
+mod host_mmproj_device;
+pub mod host_repack;
+mod host_rival;
 mod kernel_dt_nodes;
 mod kernel_late_probe;
 mod kernel_log;
@@ -22,6 +28,12 @@ mod model_rk3576;
 mod model_shapes;
 mod model_types;
 mod model_ubatch;
+mod plugin_cpu;
+mod plugin_elf;
+mod plugin_glibc;
+mod plugin_knobs;
+mod plugin_path;
+mod plugin_symbols;
 mod speed_autosuspend;
 mod speed_clock;
 mod speed_power_control;
@@ -56,7 +68,21 @@ pub const ALL: &[Check] = &[
     model_fit::CHECK,
     model_ubatch::CHECK,
     model_rk3576::CHECK,
+    plugin_path::CHECK,
+    plugin_elf::CHECK,
+    plugin_glibc::CHECK,
+    plugin_symbols::CHECK,
+    plugin_cpu::CHECK,
+    plugin_knobs::CHECK,
+    host_dynamic::CHECK,
+    host_loads_backends::CHECK,
+    host_abi::CHECK,
+    host_repack::CHECK,
+    host_rival::CHECK,
+    host_mmproj_device::CHECK,
 ];
+
+pub use plugin_cpu::features as cpu_features;
 
 /// How the package of the patched driver is installed and removed (kernel-patches/README.md).
 const INSTALL_PATCHES: &str = "sudo apt install ./rocket-npu-dkms_*_all.deb";
