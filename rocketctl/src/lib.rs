@@ -7,9 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod doctor;
+#[doc(hidden)]
+pub mod fuzz;
 mod patch;
 mod sim;
 mod ui;
+mod unit;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -5,8 +5,10 @@ use super::devfreq::Devfreq;
 use super::irq::Interrupt;
 use super::silicon::{CoreVersion, core_versions};
 use super::thermal::Zone;
-use super::{Identity, KernelConfig, LogLine, Memory, NextKernel, Reading, Root, Stat, meminfo};
-use super::{boot, clocks, cpu, devfreq, irq, kconfig, side, thermal};
+use super::{
+    Identity, KernelConfig, LogLine, Memory, NextKernel, PackagedTree, Reading, Root, Stat, meminfo,
+};
+use super::{boot, clocks, cpu, devfreq, dtb, irq, kconfig, side, thermal};
 
 /// An NPU core in the device tree (kernel-and-uapi D.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,8 @@ pub struct Facts {
     pub module: Module,
     /// The running kernel's configuration.
     pub config: Reading<KernelConfig>,
+    /// The device tree that came with the running kernel.
+    pub packaged: Reading<PackagedTree>,
     /// The kernel that boots next.
     pub next: Reading<NextKernel>,
     /// What the patched driver says it does (`rocket_features`).
@@ -136,15 +140,17 @@ impl Facts {
         });
         let power = bound.iter().flatten().map(|core| core_power(root, core)).collect();
         let features = root.text(&format!("{MODULE}/parameters/rocket_features"));
+        let compatible = root.strings("proc/device-tree/compatible");
         let zones = thermal::read(root);
         Facts {
-            compatible: root.strings("proc/device-tree/compatible"),
+            compatible,
             model: root.strings("proc/device-tree/model").map(|m| m.join(" ")),
             acpi: root.exists("sys/firmware/acpi/tables"),
             dmi: root.text("sys/class/dmi/id/board_name"),
             container: container(root),
             machine: machine(root),
             config: kconfig::read(root, &release),
+            packaged: dtb::read(root, &release, &compatible),
             next: boot::next(root),
             module: Module {
                 taint: root.text(&format!("{MODULE}/taint")),

@@ -7,8 +7,10 @@ pub mod boot;
 pub mod clocks;
 pub mod cpu;
 pub mod devfreq;
+pub mod dtb;
 mod facts;
 pub mod fdinfo;
+pub mod fdt;
 pub mod irq;
 pub mod kconfig;
 mod limit;
@@ -19,6 +21,7 @@ pub mod silicon;
 pub mod thermal;
 
 pub use boot::NextKernel;
+pub use dtb::PackagedTree;
 pub use facts::{AccelNode, CorePower, DtNode, Facts, Module};
 pub use kconfig::KernelConfig;
 pub use reading::{Absent, Reading, Why};
