@@ -6,10 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+mod detect;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
 mod patch;
+mod report;
 mod sim;
 mod ui;
 mod unit;
@@ -29,6 +31,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// What this machine is: board, driver, interface, clock, and what else bears on the NPU.
+    ///
+    /// Every value comes with where it was read, or why it is not known.
+    Detect,
     /// What is wrong with this board, and the command that mends it.
     ///
     /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
@@ -41,6 +47,8 @@ enum Command {
     },
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
+    /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
+    Report(report::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
 }
@@ -54,16 +62,29 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(e) => return usage(&e),
     };
-    let done = match command {
+    match obey(globals, command) {
+        Ok(status) => status,
+        Err(e) => {
+            eprintln!("rocketctl: {e:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> {
+    // A report stands for the tree that it has, until the command is done.
+    let report = report::unpacked(&globals.root)?;
+    if let Some(report) = &report {
+        globals.root.clone_from(&report.tree);
+    }
+    match command {
+        Command::Detect => detect::run(&globals),
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Patch(arguments) => patch::run(arguments, &globals),
+        Command::Report(arguments) => report::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
-    };
-    done.unwrap_or_else(|e| {
-        eprintln!("rocketctl: {e:#}");
-        ExitCode::from(FAILED)
-    })
+    }
 }
 
 /// Help and usage errors. `sim run` returns its program's status, so an error of ours has the one

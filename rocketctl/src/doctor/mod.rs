@@ -4,17 +4,18 @@
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
 mod checks;
-mod finding;
+pub mod finding;
 #[cfg(test)]
 mod tests;
 
 use crate::ui::{Globals, print, print_json};
-use anyhow::{Context, Result, bail};
+use crate::unit::files;
+use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 use finding::{Finding, Report, Status};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// One question about a machine.
@@ -38,6 +39,16 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
+    /// `--as-service`.
+    Service,
+}
+
+/// A service that was named, and its unit.
+#[derive(Debug)]
+pub struct Service {
+    /// With its suffix.
+    pub name: String,
+    pub unit: Reading<files::Loaded>,
 }
 
 /// What is looked at: the machine, and what was named on the command line.
@@ -47,18 +58,23 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
+    /// `--as-service`.
+    pub service: Option<Service>,
 }
 
 impl Case {
     /// Reads it all, once.
-    fn read(root: &Root) -> Case {
-        Case { facts: Facts::read(root), environment: root.environment() }
+    fn read(root: &Root, service: Option<&str>) -> Result<Case> {
+        let service = service.map(files::full_name).transpose().map_err(Error::msg)?;
+        let service = service.map(|name| Service { unit: files::load(root, &name), name });
+        Ok(Case { facts: Facts::read(root), environment: root.environment(), service })
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
+            About::Service => self.service.is_some(),
         }
     }
 }
@@ -72,7 +88,19 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
+    /// Look at what this systemd unit may use as well.
+    #[arg(long, value_name = "UNIT")]
+    as_service: Option<String>,
+    /// Print what bears on the machine's safety only.
+    #[arg(long, conflicts_with = "only")]
+    security: bool,
+    /// Also write what was read to FILE (.tar.gz), without names, serials, and addresses; --root reads it.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
 }
+
+/// What `--security` prints.
+const SECURITY: [&str; 2] = ["kernel.security", "access.node"];
 
 /// Looks at a machine.
 ///
@@ -82,10 +110,23 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report = chosen(examine(&globals.root)?, &arguments.only, &arguments.skip);
+    let only = match arguments.security {
+        true => SECURITY.map(str::to_owned).to_vec(),
+        false => arguments.only.clone(),
+    };
+    let root = opened(&globals.root)?.keeping();
+    let report = chosen(examine(&root, arguments.as_service.as_deref())?, &only, &arguments.skip);
+    if let [id, ..] = only.as_slice()
+        && report.findings.is_empty()
+    {
+        bail!("{id} is of something that was not named; see 'rocketctl doctor --help'");
+    }
     match globals.json {
         true => print_json(&report)?,
         false => print(&report.text(globals.quiet, globals.colored()))?,
+    }
+    if let Some(file) = &arguments.bundle {
+        eprint!("{}", crate::report::write(&root, file)?.text());
     }
     Ok(ExitCode::from(report.exit))
 }
@@ -128,10 +169,20 @@ fn known(id: &str) -> Result<&'static Check> {
     bail!("there is no check '{id}'; there are {}", all.join(", "))
 }
 
-/// All findings for the machine below a root path.
-fn examine(root: &Path) -> Result<Report> {
-    let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    let case = Case::read(&root);
+/// The machine, or a tree.
+///
+/// # Errors
+/// There is no such folder.
+pub fn opened(path: &Path) -> Result<Root> {
+    Root::open(path).with_context(|| format!("{}", path.display()))
+}
+
+/// All findings for the machine below a root.
+///
+/// # Errors
+/// A service's name that is none.
+pub fn examine(root: &Root, service: Option<&str>) -> Result<Report> {
+    let case = Case::read(root, service)?;
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.

@@ -1,11 +1,16 @@
 //! Boards of `tests/boards`, and what people met with theirs, in variants.
 
+use super::checks;
 use super::finding::{Finding, Report, Status};
-use super::{checks, examine};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// What the doctor says of a tree.
+fn examine(tree: &Path) -> anyhow::Result<Report> {
+    super::examine(&super::opened(tree)?, None)
+}
 
 fn boards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards")

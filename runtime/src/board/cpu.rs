@@ -100,7 +100,7 @@ pub fn glibc(root: &Root) -> Reading<String> {
         "lib/libc.so.6",
     ];
     for place in PLACES {
-        if let Ok(bytes) = root.unkept(place) {
+        if let Ok(bytes) = root.bytes_within(place, 16 << 20) {
             let version = parse_glibc(&bytes).ok_or_else(|| Absent {
                 path: format!("/{place}"),
                 why: Why::Malformed("does not say which version it is".into()),

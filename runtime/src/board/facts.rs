@@ -71,6 +71,8 @@ pub struct Facts {
     pub dmi: Reading<String>,
     /// What shows that this is a container.
     pub container: Option<&'static str>,
+    /// What shows the vendor's driver, from the root on (kernel-and-uapi D.12).
+    pub vendor: Option<&'static str>,
     /// The kernel's release.
     pub release: Reading<String>,
     /// The processor's kind, as `uname -m` has it.
@@ -143,11 +145,11 @@ impl Facts {
         let compatible = root.strings("proc/device-tree/compatible");
         let zones = thermal::read(root);
         Facts {
-            compatible,
             model: root.strings("proc/device-tree/model").map(|m| m.join(" ")),
             acpi: root.exists("sys/firmware/acpi/tables"),
             dmi: root.text("sys/class/dmi/id/board_name"),
             container: container(root),
+            vendor: vendor(root),
             machine: machine(root),
             config: kconfig::read(root, &release),
             packaged: dtb::read(root, &release, &compatible),
@@ -176,6 +178,7 @@ impl Facts {
             memory: root.text("proc/meminfo").ok().and_then(|text| meminfo(&text)),
             identity: root.identity(),
             groups: root.text("etc/group"),
+            compatible,
             release,
         }
     }
@@ -237,6 +240,13 @@ fn machine(root: &Root) -> Reading<String> {
 
 fn container(root: &Root) -> Option<&'static str> {
     ["run/.containerenv", ".dockerenv"].into_iter().find(|m| root.exists(m) == Ok(true))
+}
+
+/// Its builds differ in their node: this one has `/dev/rknpu`, others a DRM device. A tree has nodes as side files.
+fn vendor(root: &Root) -> Option<&'static str> {
+    const PLACES: [&str; 5] =
+        ["sys/module/rknpu", "dev/rknpu", "dev/rknpu.stat", "sys/kernel/debug/rknpu", "proc/rknpu"];
+    PLACES.into_iter().find(|path| root.exists(path) == Ok(true))
 }
 
 /// Nodes named `npu@…` at the tree's root or below `soc` (kernel-and-uapi D.1).

@@ -50,19 +50,31 @@ impl Root {
     /// # Errors
     /// The folder cannot be found.
     pub fn open(path: &Path) -> io::Result<Root> {
-        let mut root = Root {
-            path: path.canonicalize()?,
-            absent: BTreeMap::new(),
-            patience: Patience::new(PATIENCE),
-            seen: Mutex::default(),
-            kept: None,
-        };
+        let mut root = Root::at(path.canonicalize()?);
         if !root.is_live() {
             let reasons = parse_absent(&root.text("cmd/absent.txt").unwrap_or_default());
             root.absent = reasons.into_iter().map(|a| (a.path, a.why)).collect();
             root.seen = Mutex::default();
         }
         Ok(root)
+    }
+
+    fn at(path: PathBuf) -> Root {
+        let patience = Patience::new(PATIENCE);
+        Root { path, absent: BTreeMap::new(), patience, seen: Mutex::default(), kept: None }
+    }
+
+    /// A system in a folder of this one, as a container's: links do not lead out of it.
+    ///
+    /// # Errors
+    /// There is no such folder, or it is not inside.
+    pub fn below(&self, path: &str) -> Reading<Root> {
+        self.read(path, |base, place| inside(&base, &place)).map(Root::at)
+    }
+
+    /// Where the root is on this machine.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// The same, and keeps what it reads for [`Root::kept`].
@@ -95,14 +107,14 @@ impl Root {
 
     /// A file's bytes. Never waits: what is no plain file, or longer than 16 MiB, is malformed.
     pub fn bytes(&self, path: &str) -> Reading<Vec<u8>> {
-        let bytes = self.unkept(path)?;
+        let bytes = self.bytes_within(path, LIMIT)?;
         self.keep(path, || Kept::File(bytes.clone()));
         Ok(bytes)
     }
 
-    /// A file's bytes that are not for a report: too many, or not this machine's own.
-    pub(super) fn unkept(&self, path: &str) -> Reading<Vec<u8>> {
-        self.read(path, |base, place| bytes_of(&base, &place))
+    /// A file's bytes, where those may be so many: programs and libraries. They are not for a report.
+    pub fn bytes_within(&self, path: &str, limit: u64) -> Reading<Vec<u8>> {
+        self.read(path, move |base, place| bytes_of(&base, &place, limit))
     }
 
     /// A file's text without the line end. What is no UTF-8 is replaced.
@@ -359,7 +371,7 @@ fn inside(base: &Path, place: &Path) -> Result<PathBuf, Why> {
     }
 }
 
-fn bytes_of(base: &Path, place: &Path) -> Result<Vec<u8>, Why> {
+fn bytes_of(base: &Path, place: &Path, limit: u64) -> Result<Vec<u8>, Why> {
     let real = inside(base, place)?;
     let file = fs::OpenOptions::new()
         .read(true)
@@ -370,9 +382,9 @@ fn bytes_of(base: &Path, place: &Path) -> Result<Vec<u8>, Why> {
         return Err(Why::Malformed("is no file".into()));
     }
     let mut bytes = Vec::new();
-    file.take(LIMIT + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
-    match bytes.len() as u64 > LIMIT {
-        true => Err(Why::Malformed(format!("is longer than {} MiB", LIMIT >> 20))),
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
+    match bytes.len() as u64 > limit {
+        true => Err(Why::Malformed(format!("is longer than {} MiB", limit >> 20))),
         false => Ok(bytes),
     }
 }

@@ -26,7 +26,9 @@ fn run(case: &Case) -> Finding {
         let what = "which board this is cannot be seen";
         return Finding::unknown(ID, what, "no /proc/device-tree/compatible");
     };
-    match (with("-rknn-core"), with("-rknpu")) {
+    // A driver that is there with no node of its own drives nothing.
+    let driver = facts.vendor.map(|path| format!("/{path}"));
+    match (with("-rknn-core"), with("-rknpu").or(driver.as_ref().filter(|_| facts.nodes.is_empty()))) {
         (Some(_), None) => Finding::ok(ID, "mainline's device tree"),
         (mainline, Some(vendor)) => Finding::fail(ID, "a vendor kernel")
             .cause(

@@ -22,7 +22,7 @@ pub const CHECK: Check = Check {
               &pd_npu { domain-supply = <&vdd_npu_s0>; };\n\n\
               Compile it with dtc -@ -I dts -O dtb. Armbian takes it by user_overlays in armbianEnv.txt, \
               extlinux by fdtoverlays; Debian's tree is changed with fdtoverlay.",
-    after: &["board.soc"],
+    after: &["board.soc", "kernel.dtb-stale"],
     about: About::Machine,
     required: true,
     run,
@@ -36,6 +36,12 @@ fn run(case: &Case) -> Finding {
         return Finding::fail(ID, "the device tree has no NPU node").cause(
             "The kernel's device tree is older than the driver (6.18), or another's. Boot the one that \
              came with the kernel.",
+        )
+        .seen("/proc/device-tree", "no node npu@...")
+        .fix(
+            "rocketctl explain kernel.dt-nodes",
+            "rocketctl doctor --only kernel.dt-nodes",
+            "none needed",
         );
     }
     if off.is_empty() {

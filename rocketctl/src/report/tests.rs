@@ -1,0 +1,1 @@
+//! Reports of boards with secrets in them.
