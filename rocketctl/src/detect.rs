@@ -302,3 +302,66 @@ pub fn shown(facts: &Facts) -> (String, Value) {
     let all = readings(facts);
     (text(&all), serde_json::json!(Readings(&all)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// What is detected on every board, in text and JSON.
+    #[test]
+    fn every_board() {
+        let boards = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards");
+        for entry in std::fs::read_dir(boards).unwrap().flatten().filter(|e| e.path().is_dir()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let (text, json) = shown(&Facts::read(&doctor::opened(&entry.path()).unwrap()));
+            assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+            assert!(text.starts_with("family "), "{text}");
+            for (key, reading) in json.as_object().unwrap() {
+                // Unknown has a reason, and nothing else has one.
+                assert_eq!(reading["value"].is_null(), !reading["why"].is_null(), "{name} {key}");
+                let keys: Vec<&String> = reading.as_object().unwrap().keys().collect();
+                assert_eq!(keys, ["age_ms", "source", "unit", "value", "why"], "{name} {key}");
+                assert_ne!(reading["source"], "", "{name} {key}");
+            }
+            insta::assert_snapshot!(name.clone(), text);
+            insta::assert_snapshot!(
+                format!("{name}.json"),
+                serde_json::to_string_pretty(&json).unwrap()
+            );
+        }
+    }
+
+    /// Nodes are known by their driver, and a number that is not there is no 0.
+    #[test]
+    fn drivers_by_name() {
+        let tree = tempfile::tempdir().unwrap();
+        let set = |path: &str, text: &str| {
+            let path = tree.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        set("proc/device-tree/compatible", "vendor,x\0rockchip,rk3588j\0");
+        for (node, driver) in [("accel0", "intel_vpu"), ("accel1", "rocket")] {
+            set(&format!("sys/class/accel/{node}/device/uevent"), "");
+            let link = tree.path().join(format!("sys/class/accel/{node}/device/driver"));
+            std::os::unix::fs::symlink(format!("../drivers/{driver}"), link).unwrap();
+        }
+        set("dev/accel/accel1.version", "rocket 1.1");
+        let (text, json) = shown(&Facts::read(&doctor::opened(tree.path()).unwrap()));
+        let nodes =
+            serde_json::json!(["/dev/accel/accel0 (intel_vpu)", "/dev/accel/accel1 (rocket)"]);
+        assert_eq!(
+            (&json["accel nodes"]["value"], &json["interface"]["value"]),
+            (&nodes, &"1.1".into())
+        );
+        assert_eq!(json["soc"]["value"], Value::Null, "a similar name is not taken for one");
+        for name in ["clock", "temperature", "memory", "autosuspend"] {
+            assert_eq!(json[name]["value"], Value::Null, "{name}");
+        }
+        assert!(
+            text.contains("clock ") && text.contains("n/a (no /sys/kernel/debug/clk"),
+            "{text}"
+        );
+    }
+}

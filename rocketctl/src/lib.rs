@@ -71,6 +71,15 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Whether a command line, whose first word is the program's name, is one of ours: for what tells people to type it.
+///
+/// # Errors
+/// In clap's words.
+pub fn parsed<W: AsRef<str>>(words: &[W]) -> Result<(), String> {
+    let words = words.iter().map(|w| w.as_ref().to_owned());
+    Arguments::try_parse_from(words).map(drop).map_err(|e| e.to_string())
+}
+
 fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> {
     // A report stands for the tree that it has, until the command is done.
     let report = report::unpacked(&globals.root)?;

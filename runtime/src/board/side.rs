@@ -81,13 +81,18 @@ const OF_INTEREST: &[&str] = &[
     "serror",
     "linux version",
     "machine model",
+    "memory manager",
+    "mmu_dte_addr",
+    "enable stall",
+    "failed to map buffer",
+    "page fault at",
     "booting linux",
     "secure boot",
     "lockdown",
 ];
 
 /// Whether a report has lines with these words.
-pub(super) fn of_interest(text: &str) -> bool {
+pub fn of_interest(text: &str) -> bool {
     let text = text.to_lowercase();
     OF_INTEREST.iter().any(|words| text.contains(words))
 }

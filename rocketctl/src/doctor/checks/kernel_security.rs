@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::{About, Case, Check};
+use super::kernel_module::pending;
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
 use rocket_runtime::board::Facts;
 
@@ -89,6 +90,9 @@ fn release(text: &str) -> Option<Release> {
 
 fn run(case: &Case) -> Finding {
     let facts = &case.facts;
+    if let Some(waits) = pending(facts, ID) {
+        return waits;
+    }
     let with = |state: Option<bool>| BUGS.iter().filter(move |b| open(b, facts) == state);
     let found: Vec<&Bug> = with(Some(true)).collect();
     if found.is_empty() {
