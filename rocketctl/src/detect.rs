@@ -1,7 +1,7 @@
 //! `rocketctl detect`: what this machine is, the driver's family first, each value with where it was read.
 
 use crate::doctor;
-use crate::doctor::finding::{SCHEMA, wrapped};
+use crate::doctor::finding::{SCHEMA, clean, wrapped};
 use crate::ui::{Globals, print, print_json};
 use anyhow::Result;
 use rocket_runtime::board::{Absent, Facts, Reading};
@@ -125,7 +125,7 @@ fn text(all: &[Shown]) -> String {
     let width = all.iter().map(|s| s.name.len()).max().unwrap_or(0) + 2;
     let mut out = String::new();
     for shown in all {
-        for (i, part) in wrapped(&shown.words(), 80 - width).iter().enumerate() {
+        for (i, part) in wrapped(&clean(shown.words()), 80 - width).iter().enumerate() {
             let label = if i == 0 { shown.name } else { "" };
             out += &format!("{label:width$}{part}\n");
         }

@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 use super::access_group::listed;
 use crate::unit::files::Loaded;
@@ -54,7 +54,7 @@ fn run(case: &Case) -> Finding {
         return Finding::ok(ID, format!("{} may use the NPU", service.name));
     };
     let path = loaded.paths.join(", ");
-    let lines: Vec<String> = all.iter().map(|o| format!("'{}'", o.mends)).collect();
+    let lines: Vec<String> = all.iter().map(|o| quoted(&o.mends)).collect();
     let dropin = format!("/etc/systemd/system/{}.d/90-rocket.conf", service.name);
     let finding = Finding::fail(ID, format!("{}: {}", service.name, first.what));
     all.iter()
@@ -70,6 +70,14 @@ fn run(case: &Case) -> Finding {
             format!("rocketctl doctor --as-service {} --only access.service", service.name),
             format!("sudo rm {dropin} && sudo systemctl daemon-reload && sudo systemctl restart {}", service.name),
         )
+}
+
+/// A line of the drop-in, quoted for a shell even where it need not be.
+fn quoted(line: &str) -> String {
+    match word(line) {
+        plain if plain == line => format!("'{line}'"),
+        quoted => quoted,
+    }
 }
 
 /// systemd.exec(5) PrivateDevices=, systemd.resource-control(5) DevicePolicy= and DeviceAllow=.

@@ -20,7 +20,11 @@ fn run(case: &Case) -> Finding {
         facts.nodes.iter().find(|n| n.compatible.iter().any(|c| c.contains(part))).map(|n| &n.path)
     };
     if facts.compatible.is_err() && !facts.machine_is_arm() {
-        return simulator(Finding::fail(ID, "no board with a Rockchip NPU"));
+        return simulator(
+            Finding::fail(ID, "no board with a Rockchip NPU")
+                .seen("the processor", facts.machine.clone().unwrap_or_default())
+                .seen("/proc/device-tree", "not there"),
+        );
     }
     let Ok(compatible) = &facts.compatible else {
         let what = "which board this is cannot be seen";

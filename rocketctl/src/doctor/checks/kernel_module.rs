@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 use rocket_runtime::board::Facts;
 
@@ -77,10 +77,10 @@ fn next_boot(facts: &Facts) -> Option<Finding> {
             .fix(
                 format!(
                     "sudo apt install linux-headers-{r} && sudo dkms autoinstall -k {r}",
-                    r = next.release
+                    r = word(&next.release)
                 ),
                 "rocketctl doctor --only kernel.module",
-                format!("sudo apt remove linux-headers-{}", next.release),
+                format!("sudo apt remove linux-headers-{}", word(&next.release)),
             ),
     )
 }

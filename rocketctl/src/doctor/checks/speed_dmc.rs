@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 
 const ID: &str = "speed.dmc";
@@ -47,9 +47,10 @@ fn run(case: &Case) -> Finding {
         _ => return Finding::ok(ID, format!("memory's clock follows the load ({governor})")),
     };
     let file = format!("{}/governor", dmc.path);
+    let at = word(&file);
     finding.seen(file.clone(), governor.clone()).fix(
-        format!("echo performance | sudo tee {file}"),
+        format!("echo performance | sudo tee {at}"),
         "rocketctl doctor --only speed.dmc",
-        format!("echo {governor} | sudo tee {file}"),
+        format!("echo {} | sudo tee {at}", word(&governor)),
     )
 }

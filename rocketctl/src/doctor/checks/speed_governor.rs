@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 use rocket_runtime::board::cpu;
 use std::collections::BTreeSet;
@@ -44,8 +44,9 @@ fn run(case: &Case) -> Finding {
         [one] => format!("/sys/devices/system/cpu/cpu{one}/cpufreq/scaling_governor"),
         all => format!("/sys/devices/system/cpu/cpu[{}]/cpufreq/scaling_governor", ranges(all)),
     };
-    let former = list.first().copied().unwrap_or("schedutil");
-    finding.seen(file, former).fix(
+    let slower = list.iter().find(|g| **g != "performance").copied().unwrap_or("schedutil");
+    let former = word(slower);
+    finding.seen(file, first.governor.clone().unwrap_or_default()).fix(
         format!("echo performance | sudo tee {files}"),
         "rocketctl doctor --only speed.governor",
         format!("echo {former} | sudo tee {files}"),

@@ -20,6 +20,30 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     all
 }
 
+/// A report may be a stranger's: nothing in it becomes a command, and nothing gets to the terminal as it is.
+#[test]
+fn nothing_of_a_board_is_obeyed() {
+    let evil = "x; touch /tmp/owned #\x1b[2J";
+    let board = Board::of("rk3588-series")
+        .set("sys/devices/system/cpu/cpu4/cpufreq/scaling_governor", evil)
+        .set("sys/class/devfreq/dmc/governor", "powersave")
+        .set("dev/accel/accel0.stat", "261 0 660 root x;id")
+        .set("cmd/id.txt", "uid=1000(a$(id)) gid=1000 groups=1000")
+        .set("etc/group", "x;id:x:9:\n")
+        .set("boot/vmlinuz-9.9$(touch b)", "")
+        .set("lib/modules/9.9$(touch b)/modules.dep", "\n")
+        .set("proc/device-tree/model", evil);
+    let report = board.ask();
+    let fixes = report.findings.iter().flat_map(|f| &f.fix);
+    let all: Vec<String> = fixes.flat_map(|f| [f.run.clone(), f.undo.clone()]).collect();
+    for bad in ["x; touch", "x;id", "9.9$(touch b)", "a$(id"] {
+        let with: Vec<&String> = all.iter().filter(|c| c.contains(bad)).collect();
+        assert!(!with.is_empty(), "{bad} is in no command: {all:?}");
+        assert!(with.iter().all(|c| c.contains(&format!("'{bad}"))), "{with:?}");
+    }
+    assert!(!report.text(false, false).contains(|c: char| c.is_control() && c != '\n'));
+}
+
 /// Whatever is missing or wrong below the root, there is an answer.
 #[test]
 fn boards_with_something_missing() {
