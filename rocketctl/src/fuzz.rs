@@ -1,4 +1,44 @@
-//! Entry points for fuzzing: one a parser of outside bytes, with what must hold of whatever it says.
+//! The parsers of outside bytes, for fuzz targets. Each also asserts what must hold of whatever it took.
+
+use crate::change::journal;
+use crate::clock::{options, rate};
+
+/// A journal of changes: what is taken is taken again when it is written out.
+pub fn journal(data: &[u8]) {
+    let Ok(Some(read)) = journal::parse(data) else { return };
+    let mut text = String::new();
+    let begin = std::iter::once(journal::Record::Begin(read.begin.clone()));
+    let deeds = read.deeds.iter().cloned().map(journal::Record::Do);
+    for record in begin.chain(deeds).chain(read.ended.then_some(journal::Record::End)) {
+        match journal::line(&record) {
+            Ok(line) => text += &line,
+            Err(e) => panic!("{e}: {record:?}"),
+        }
+    }
+    assert_eq!(journal::parse(text.as_bytes()), Ok(Some(read)));
+}
+
+/// Modprobe's options: a value that is set is found again, and taken out again.
+pub fn modprobe_options(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let parameter = crate::clock::PARAMETER;
+    let new = options::with(&text, parameter, Some("7"));
+    assert!(new.len() > 1 << 20 || options::value(&new, parameter) == Some("7"));
+    assert_eq!(options::value(&options::with(&new, parameter, None), parameter), None);
+}
+
+/// A rate: what is allowed is one of three.
+pub fn clock_rate(data: &[u8]) {
+    let Ok(hz) = rate::parse(&String::from_utf8_lossy(data)) else { return };
+    assert!(rate::allowed(hz).is_err() || [0, 200_000_000, 600_000_000].contains(&hz));
+}
+
+/// A file that is said to be the plugin.
+pub fn plugin_file(data: &[u8]) {
+    let both =
+        crate::setup::is_plugin(data, true).is_ok() && crate::setup::is_plugin(data, false).is_ok();
+    assert!(!both, "for one machine alone");
+}
 
 /// Unit files: every line is at most one assignment, and what is written is read back.
 pub fn unit_file(data: &[u8]) {
@@ -62,7 +102,7 @@ pub fn dmesg(data: &[u8]) {
         return;
     }
     let Ok(root) = rocket_runtime::board::Root::open(dir.path()) else { return };
-    let report = crate::doctor::examine(&root, None);
+    let report = crate::doctor::look(&root, None);
     assert!(report.is_ok_and(|r| r.text(false, false).lines().count() > 1));
 }
 
@@ -84,4 +124,23 @@ pub fn report(data: &[u8]) {
     }
     let _ = crate::report::unpack_from(data, &inner);
     assert_eq!(std::fs::read_dir(dir.path()).map(Iterator::count).ok(), Some(1));
+}
+
+/// What boot loaders are told by: what is added is there once, and goes again.
+pub fn boot_configuration(data: &[u8]) {
+    use crate::overlay::loader::{armbian, extlinux, menu};
+    let text = String::from_utf8_lossy(data);
+    let (name, path) = ("rocket-npu", "/boot/overlays/rocket-npu.dtbo");
+    if let Ok(new) = armbian::add(&text, name) {
+        assert!(armbian::has(&new, name) && !armbian::has(&armbian::remove(&new, name), name));
+        assert_eq!(armbian::add(&new, name).ok().as_ref(), Some(&new));
+    }
+    if let Ok(new) = extlinux::add(&text, path) {
+        assert!(extlinux::has(&new, path) && !extlinux::has(&extlinux::remove(&new, path), path));
+        assert_eq!(extlinux::add(&new, path).ok().as_ref(), Some(&new));
+    }
+    if let Ok(new) = menu::add(&text, name) {
+        assert_eq!(menu::add(&new, name).ok().as_ref(), Some(&new));
+        assert!(!menu::has(&menu::remove(&new, name), name));
+    }
 }

@@ -6,15 +6,21 @@
 
 #![forbid(unsafe_code)]
 
+mod change;
+mod clock;
 mod detect;
 mod doctor;
 #[doc(hidden)]
 pub mod fuzz;
+mod overlay;
 mod patch;
 mod report;
+mod setup;
 mod sim;
+mod udev;
 mod ui;
 mod unit;
+mod withdraw;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -45,12 +51,25 @@ enum Command {
         /// As the doctor prints it.
         id: String,
     },
+    /// The device-tree overlay for a board whose NPU nodes are disabled.
+    Overlay(overlay::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
     Report(report::Arguments),
+    /// From a fresh board to a working NPU; --undo brings back what was before.
+    ///
+    /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
+    /// ready, 1 something is left to do, 2 an error, 3 too little can be seen.
+    Setup(setup::Arguments),
+    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
+    Udev(udev::Arguments),
+    /// The NPU's clock: look at it, raise it the one safe way.
+    Clock(clock::Arguments),
     /// A board in software: run programs on it, look at it, break it.
     Sim(sim::Arguments),
+    /// What a server's unit or container needs to use the NPU.
+    Unit(unit::Arguments),
 }
 
 /// Usage and internal errors, in every subcommand.
@@ -90,9 +109,14 @@ fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> 
         Command::Detect => detect::run(&globals),
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
+        Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Report(arguments) => report::run(&arguments, &globals),
+        Command::Udev(arguments) => udev::run(arguments, &globals),
+        Command::Clock(arguments) => clock::run(arguments, &globals),
+        Command::Setup(arguments) => setup::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
+        Command::Unit(arguments) => unit::run(&arguments, &globals),
     }
 }
 

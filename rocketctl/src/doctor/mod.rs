@@ -11,8 +11,11 @@ mod tests;
 use crate::ui::{Globals, print, print_json};
 use crate::unit::files;
 use anyhow::{Context, Error, Result, bail};
+#[cfg(test)]
+pub use tests::{Board, well_formed};
+
 use clap::Args;
-use finding::{Finding, Report, Status};
+pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,7 +118,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         false => arguments.only.clone(),
     };
     let root = opened(&globals.root)?.keeping();
-    let report = chosen(examine(&root, arguments.as_service.as_deref())?, &only, &arguments.skip);
+    let report = chosen(look(&root, arguments.as_service.as_deref())?, &only, &arguments.skip);
     if let [id, ..] = only.as_slice()
         && report.findings.is_empty()
     {
@@ -131,11 +134,19 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
+/// Whether the driver came after its rail was switched off (kernel.late-probe).
+pub fn is_late(facts: &Facts) -> bool {
+    checks::is_late(facts)
+}
+
 /// Says what a check is about.
 ///
 /// # Errors
 /// An unknown check, with the nearest one.
 pub fn explain(id: &str) -> Result<()> {
+    if let Some(text) = crate::udev::explain(id) {
+        return print(&format!("{id}\n\n{}\n", wrapped(&text, 80).join("\n")));
+    }
     let check = known(id)?;
     let after = match check.after {
         [] => String::new(),
@@ -177,11 +188,19 @@ pub fn opened(path: &Path) -> Result<Root> {
     Root::open(path).with_context(|| format!("{}", path.display()))
 }
 
-/// All findings for the machine below a root.
+/// All findings for the machine below a root path.
+///
+/// # Errors
+/// A root that is not there.
+pub fn examine(path: &Path) -> Result<Report> {
+    look(&opened(path)?, None)
+}
+
+/// All findings for the machine, and for a service that was named.
 ///
 /// # Errors
 /// A service's name that is none.
-pub fn examine(root: &Root, service: Option<&str>) -> Result<Report> {
+pub fn look(root: &Root, service: Option<&str>) -> Result<Report> {
     let case = Case::read(root, service)?;
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {

@@ -1,6 +1,6 @@
 //! Boards of `tests/boards`, and what people met with theirs, in variants.
 
-use super::checks;
+use super::{checks, examine};
 mod access;
 mod cases;
 mod hostile;
@@ -9,25 +9,24 @@ mod rules;
 mod speed;
 
 use super::finding::{Finding, Report, Status};
-use rules::well_formed;
+pub use rules::well_formed;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-
-/// What the doctor says of a tree.
-fn examine(tree: &Path) -> anyhow::Result<Report> {
-    super::examine(&super::opened(tree)?, None)
-}
 
 fn boards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards")
 }
 
 /// A copy of a board that a case changes.
-struct Board(tempfile::TempDir);
+pub struct Board(tempfile::TempDir);
 
 impl Board {
-    fn of(name: &str) -> Board {
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn of(name: &str) -> Board {
         // Beside the test, where links to the board's files can be had: a copy of each takes long.
         let here = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
@@ -35,7 +34,7 @@ impl Board {
         Board(dir)
     }
 
-    fn set(self, path: &str, bytes: impl AsRef<[u8]>) -> Board {
+    pub fn set(self, path: &str, bytes: impl AsRef<[u8]>) -> Board {
         let path = self.0.path().join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         // The name is taken away first: its file may be the board's own.
@@ -57,7 +56,7 @@ impl Board {
         self.set(path, old + text)
     }
 
-    fn without(self, path: &str) -> Board {
+    pub fn without(self, path: &str) -> Board {
         let path = self.0.path().join(path);
         if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
         self
@@ -72,7 +71,7 @@ impl Board {
 
     /// The same, with a service.
     fn ask_for(&self, service: &str) -> Report {
-        let report = super::examine(&super::opened(self.0.path()).unwrap(), Some(service)).unwrap();
+        let report = super::look(&super::opened(self.0.path()).unwrap(), Some(service)).unwrap();
         well_formed(&report);
         report
     }

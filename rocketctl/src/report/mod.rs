@@ -41,7 +41,7 @@ pub struct Arguments {
 /// A root that is not there, or a file that cannot be written.
 pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let root = doctor::opened(&globals.root)?.keeping();
-    doctor::examine(&root, arguments.as_service.as_deref())?;
+    doctor::look(&root, arguments.as_service.as_deref())?;
     if arguments.dry_run {
         let names: Vec<String> = contents(&root)?.into_keys().collect();
         match globals.json {

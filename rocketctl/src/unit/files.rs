@@ -46,9 +46,18 @@ pub fn full_name(name: &str) -> Result<String, String> {
 /// # Errors
 /// There is no such unit, or it cannot be read.
 pub fn load(root: &Root, name: &str) -> Reading<Loaded> {
+    load_without(root, name, None)
+}
+
+/// The same as if one drop-in were not there: a path.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_without(root: &Root, name: &str, without: Option<&str>) -> Reading<Loaded> {
     let (path, text) = fragment(root, name)?;
     let mut loaded = Loaded { unit: parse(&text), paths: vec![path], unread: Vec::new() };
-    for path in dropins(root, name) {
+    let without = without.map(|path| path.trim_start_matches('/'));
+    for path in dropins(root, name).into_iter().filter(|path| Some(path.as_str()) != without) {
         match root.text(&path) {
             Ok(text) => {
                 loaded.unit = loaded.unit.with(parse(&text));

@@ -164,6 +164,23 @@ impl Root {
         Ok(names)
     }
 
+    /// Names of the folders in a folder, sorted; links are none.
+    pub fn folders(&self, path: &str) -> Reading<Vec<String>> {
+        let names = self.read(path, |base, place| {
+            let entries = fs::read_dir(inside(&base, &place)?).map_err(|e| why(&e))?;
+            let folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
+            let folders = entries.flatten().take(1 << 16).filter(folder);
+            let name = |e: fs::DirEntry| e.file_name().to_string_lossy().into_owned();
+            let mut names: Vec<String> = folders.map(name).collect();
+            names.sort();
+            Ok(names)
+        })?;
+        for name in &names {
+            self.keep(&format!("{path}/{name}"), || Kept::Folder(Vec::new()));
+        }
+        Ok(names)
+    }
+
     /// Whether there is such a file or folder. Unknown only where that may not be seen.
     pub fn exists(&self, path: &str) -> Reading<bool> {
         match self.read(path, |base, place| inside(&base, &place).map(drop)) {
@@ -344,6 +361,9 @@ impl Root {
         let Some(kept) = &self.kept else { return };
         let mut kept = locked(kept);
         match what() {
+            Kept::Folder(names) if names.is_empty() => {
+                kept.entry(absolute(path)).or_insert(Kept::Folder(names));
+            }
             Kept::There => _ = kept.entry(absolute(path)).or_insert(Kept::There),
             more => _ = kept.insert(absolute(path), more),
         }
@@ -412,6 +432,7 @@ mod tests {
         assert_eq!(root.number::<u64>("/sys/n"), Ok(600_000_000));
         assert_eq!(root.strings("p/c"), Ok(vec!["a".into(), "b,c".into()]));
         assert_eq!(root.names("sys"), Ok(vec!["n".into(), "w".into()]));
+        assert_eq!(root.folders(""), Ok(vec!["p".into(), "sys".into()]));
         assert_eq!((root.exists("sys/n"), root.exists("sys/x")), (Ok(true), Ok(false)));
         let absent = |e: Absent| e.to_string();
         assert_eq!(
@@ -423,7 +444,7 @@ mod tests {
         nix::unistd::mkfifo(&dir.path().join("sys/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         assert_eq!(root.text("sys/pipe").map_err(absent), Err("/sys/pipe: is no file".into()));
         let seen: Vec<String> = root.seen().into_iter().map(|(p, _)| p).collect();
-        assert_eq!(seen, ["/p/c", "/sys", "/sys/n", "/sys/pipe", "/sys/w", "/sys/x"]);
+        assert_eq!(seen, ["/", "/p/c", "/sys", "/sys/n", "/sys/pipe", "/sys/w", "/sys/x"]);
     }
 
     #[test]

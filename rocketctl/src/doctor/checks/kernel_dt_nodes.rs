@@ -5,23 +5,15 @@ const ID: &str = "kernel.dt-nodes";
 
 pub const CHECK: Check = Check {
     id: ID,
-    explain: "Each NPU core is a node of the device tree whose status must be okay. Mainline leaves them \
-              disabled on many boards (rock-5a, rock-5c, edge2 and others), where nobody has described the \
-              rail yet. An overlay enables cores and IOMMUs and names the rail; without the domain-supply \
-              the rail may simply be off (kernel-and-uapi D.1). For a board whose rail is vdd_npu_s0:\n\n\
-              /dts-v1/;\n/plugin/;\n\
-              &rknn_core_0 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
-              sram-supply = <&vdd_npu_s0>; };\n\
-              &rknn_core_1 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
-              sram-supply = <&vdd_npu_s0>; };\n\
-              &rknn_core_2 { status = \"okay\"; npu-supply = <&vdd_npu_s0>; \
-              sram-supply = <&vdd_npu_s0>; };\n\
-              &rknn_mmu_0 { status = \"okay\"; };\n\
-              &rknn_mmu_1 { status = \"okay\"; };\n\
-              &rknn_mmu_2 { status = \"okay\"; };\n\
-              &pd_npu { domain-supply = <&vdd_npu_s0>; };\n\n\
-              Compile it with dtc -@ -I dts -O dtb. Armbian takes it by user_overlays in armbianEnv.txt, \
-              extlinux by fdtoverlays; Debian's tree is changed with fdtoverlay.",
+    explain: "Each NPU core is a node of the device tree whose status must be okay, as must that of its IOMMU. \
+              Mainline leaves them disabled on many boards (rock-5a, rock-5c, edge2 and others), where nobody \
+              has described the rail yet. An overlay enables cores and IOMMUs and names the rail for them and \
+              for their power domain; without the last the rail may simply be off (kernel-and-uapi D.1).\n\n\
+              rocketctl overlay show prints the overlay for this board by its own device tree, as text that \
+              dtc -I dts -O dtb compiles. rocketctl overlay install has the boot loader apply it from the next \
+              start on: by user_overlays of Armbian's armbianEnv.txt, by fdtoverlays of extlinux.conf, or by \
+              Debian's u-boot-update. It shows the change and asks first, changes no tree on the disk, and \
+              rocketctl overlay remove takes it away, from a rescue system as well (docs/overlay.md).",
     after: &["board.soc", "kernel.dtb-stale"],
     about: About::Machine,
     required: true,
@@ -48,15 +40,15 @@ fn run(case: &Case) -> Finding {
         return Finding::ok(ID, format!("{cores} cores in the device tree"));
     }
     let mut finding = Finding::fail(ID, format!("{} of {cores} cores are disabled", off.len())).cause(
-        "The board's device tree leaves the NPU off. An overlay turns it on: look whether vdd_npu_s0 is \
-         the rail's label on this board, compile it, and have the boot loader apply it.",
+        "The board's device tree leaves the NPU off. An overlay turns it on, which the boot loader applies \
+         from the next start on; rocketctl overlay show prints it.",
     );
     for node in off {
         finding = finding.seen(format!("{}/status", node.path), "disabled");
     }
     finding.fix(
-        "rocketctl explain kernel.dt-nodes",
+        "sudo rocketctl overlay install",
         "rocketctl doctor --only kernel.dt-nodes",
-        "remove the overlay from the boot loader's list",
+        "sudo rocketctl overlay remove",
     )
 }

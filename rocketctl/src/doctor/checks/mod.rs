@@ -29,6 +29,7 @@ mod speed_irq;
 mod speed_power_control;
 
 use super::Check;
+pub use kernel_late_probe::is_late;
 
 /// Every check. One depends on those before it only.
 pub const ALL: &[Check] = &[
@@ -64,3 +65,7 @@ pub const ALL: &[Check] = &[
 /// How the package of the patched driver is installed and removed (kernel-patches/README.md).
 const INSTALL_PATCHES: &str = "sudo apt install ./rocket-npu-dkms_*_all.deb";
 const REMOVE_PATCHES: &str = "sudo apt remove rocket-npu-dkms";
+
+/// How the udev rules are installed and removed.
+const INSTALL_RULES: &str = "sudo rocketctl udev install";
+const REMOVE_RULES: &str = "sudo rocketctl udev remove";

@@ -1,6 +1,7 @@
 use super::super::finding::Finding;
 use super::super::{About, Case, Check};
 use super::kernel_module::pending;
+use super::{INSTALL_RULES, REMOVE_RULES};
 
 const ID: &str = "speed.autosuspend";
 
@@ -17,7 +18,6 @@ pub const CHECK: Check = Check {
 
 /// From here on it makes no difference (kernel-and-uapi C.2, 081).
 const ENOUGH_MS: i64 = 200;
-const RULE: &str = "/etc/udev/rules.d/71-rocket-autosuspend.rules";
 
 fn run(case: &Case) -> Finding {
     let facts = &case.facts;
@@ -37,12 +37,5 @@ fn run(case: &Case) -> Finding {
     Finding::warn(ID, format!("cores are switched off after {ms} ms"))
         .cause("That is shorter than the gaps between submits: each gap costs the start of a core.")
         .seen(format!("{}/autosuspend_delay_ms", core.path), ms.to_string())
-        .fix(
-            format!(
-                "printf '%s\\n' 'ACTION==\"bind\", SUBSYSTEM==\"platform\", DRIVER==\"rocket\", \
-                 ATTR{{power/autosuspend_delay_ms}}=\"1000\"' | sudo tee {RULE}"
-            ),
-            "rocketctl doctor --only speed.autosuspend",
-            format!("sudo rm {RULE}"),
-        )
+        .fix(INSTALL_RULES, "rocketctl doctor --only speed.autosuspend", REMOVE_RULES)
 }

@@ -100,6 +100,13 @@ fn groups_of_the_user_and_of_the_session() {
     assert_eq!(out.finding("access.stale-login").because, Some("access.group"));
     let root = out.set("cmd/id.txt", "uid=0(root) gid=0(root) groups=0(root)");
     assert_eq!(root.finding("access.group").status, Status::Ok);
+    // No udev rule, as before version 257.
+    let bare = || Board::of("rk3588-stock").set("dev/accel/accel0.stat", "261 0 600 root root");
+    let f = bare().finding("access.node");
+    assert_eq!((f.status, f.fix[0].run.as_str()), (Status::Fail, "sudo rocketctl udev install"));
+    assert_eq!(bare().finding("access.group").because, Some("access.node"));
+    let root = bare().set("cmd/id.txt", "uid=0(root) gid=0(root) groups=0(root)");
+    assert_eq!(root.finding("access.node").status, Status::Warn, "root can, others cannot");
     let nobody = closed().without("cmd/id.txt");
     assert_eq!(nobody.finding("access.group").status, Status::Unknown);
 }
@@ -144,7 +151,9 @@ fn the_clock() {
     assert_eq!(digest(&boards().join("rk3588-stock")), before);
     let parameter = "sys/module/rocket/parameters/rocket_npu_clk_hz";
     let untold = Board::of("rk3588-series").set(parameter, "0\n");
-    assert!(untold.finding("speed.clock").fix[0].run.starts_with("echo 600000000 | sudo tee"));
+    assert!(
+        untold.finding("speed.clock").fix[0].run.starts_with("sudo rocketctl clock set 600MHz")
+    );
     let unread = Board::of("rk3588-series").without(parameter).without("sys/kernel");
     assert_eq!(unread.finding("speed.clock").status, Status::Unknown, "unknown is not slow");
 }

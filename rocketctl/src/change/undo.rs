@@ -1,0 +1,288 @@
+//! Taking back what the journal has, the newest first.
+
+use super::apply::{temp, write_file};
+use super::command::quoted;
+use super::disk::{Disk, Entry, Kind, Real};
+use super::effect::{Whole, whole};
+use super::journal::{Deed, Journal, Print, What};
+use super::place::{Place, parent};
+use super::runs::{Runs, leave_nothing};
+use super::show::{confirmed, needs_root};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+/// See [`undo`].
+#[derive(Debug, Clone, Default)]
+pub struct UndoOptions {
+    /// Runs of this plan alone.
+    pub plan: Option<String>,
+    pub dry_run: bool,
+    pub yes: bool,
+    /// Also over what somebody changed since.
+    pub force: bool,
+    /// Runs that were interrupted alone.
+    pub unfinished: bool,
+}
+
+/// What was taken back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Undone {
+    /// Runs.
+    pub runs: usize,
+    /// Files and folders that are as they were.
+    pub restored: Vec<String>,
+    /// What is left, and why.
+    pub left: Vec<String>,
+    /// Commands that failed, and why.
+    pub failed: Vec<String>,
+    /// What to run once the system is up, where it is not this one.
+    pub commands: Vec<String>,
+    /// Whether it was shown alone.
+    pub shown_only: bool,
+}
+
+impl Undone {
+    /// What is left, what failed and what is still to run, a line each.
+    pub fn words(&self) -> String {
+        let all = [
+            ("left", &self.left),
+            ("failed", &self.failed),
+            ("to run on that system", &self.commands),
+        ];
+        let lines =
+            all.iter().flat_map(|(word, of)| of.iter().map(move |o| format!("{word}: {o}\n")));
+        let mut out: String = lines.collect();
+        if self.runs > 0 && self.failed.is_empty() {
+            out.push_str("What was there before is there again.\n");
+        }
+        out
+    }
+
+    /// The exit status by the rules for every answer (operator-tools).
+    pub fn exit(&self) -> u8 {
+        u8::from(!self.failed.is_empty())
+    }
+}
+
+/// Brings back what was there before the runs of a plan.
+///
+/// # Errors
+/// What somebody changed since, without `force`; what cannot be read or written. The journal then stays, and the
+/// same again goes on where this stopped.
+pub fn undo(root: &Path, options: &UndoOptions, out: &mut dyn Write) -> Result<Undone> {
+    let place = Place::new(root)?;
+    if !options.dry_run {
+        needs_root(root)?;
+    }
+    undo_on(&mut Real, &place, options, out)
+}
+
+pub fn undo_on(
+    disk: &mut dyn Disk,
+    place: &Place,
+    options: &UndoOptions,
+    out: &mut dyn Write,
+) -> Result<Undone> {
+    let Some(journal) = Runs::open(disk, place, false)? else {
+        if !options.dry_run {
+            leave_nothing(disk, place)?;
+        }
+        writeln!(out, "Nothing to take back: there is no journal.")?;
+        return Ok(Undone::default());
+    };
+    let all = journal.all(disk)?;
+    let ours = |j: &Journal| {
+        options.plan.as_deref().is_none_or(|p| p == j.begin.plan)
+            && !(options.unfinished && j.ended)
+    };
+    let mut runs: Vec<_> = all.iter().filter(|(_, j)| ours(j)).collect();
+    runs.reverse();
+    let made: Vec<String> = all.iter().flat_map(|(_, j)| j.begin.made.clone()).collect();
+    if runs.is_empty() {
+        writeln!(out, "Nothing to take back: the journal has no such run.")?;
+        if all.is_empty() && !options.dry_run {
+            journal.leave(disk, place, &made)?;
+        }
+        return Ok(Undone::default());
+    }
+    let changed = changed_since(disk, place, &journal, &runs)?;
+    if !changed.is_empty() && !options.force {
+        bail!(
+            "somebody changed since:\n{}\nNothing was taken back; --force goes on and overwrites it.",
+            changed.join("\n")
+        );
+    }
+    for (number, j) in &runs {
+        writeln!(out, "run {number} ({}):", j.begin.plan)?;
+        for told in j.deeds.iter().rev().filter_map(|d| told(&d.what, place.is_live())) {
+            writeln!(out, "  {told}")?;
+        }
+    }
+    let mut undone = Undone::default();
+    if options.dry_run || !confirmed(options.yes, "Take this back?")? {
+        undone.shown_only = true;
+        return Ok(undone);
+    }
+    for (number, j) in &runs {
+        take_back(disk, place, &journal, *number, &j.deeds, &mut undone)?;
+        journal.forget(disk, *number)?;
+        undone.runs += 1;
+    }
+    if runs.len() == all.len() {
+        journal.leave(disk, place, &made)?;
+    }
+    Ok(undone)
+}
+
+fn told(what: &What, live: bool) -> Option<String> {
+    Some(match what {
+        What::File { path, old: Some(_), .. } => format!("bring back {path}"),
+        What::File { path, old: None, .. } => format!("remove {path}"),
+        What::Folder { path } => format!("remove {path} if it is empty"),
+        What::Set { path, old, .. } => format!("set {path} to {old} if it still has our value"),
+        What::Run { undo: Some(argv), .. } if live => format!("run {}", quoted(argv)),
+        What::Run { undo: Some(argv), .. } => format!("later: {}", quoted(argv)),
+        What::Run { undo: None, .. } => return None,
+    })
+}
+
+/// Files that are neither as we left them nor as we found them.
+fn changed_since(
+    disk: &mut dyn Disk,
+    place: &Place,
+    journal: &Runs,
+    runs: &[&(u32, Journal)],
+) -> Result<Vec<String>> {
+    // What each file would be, as one deed after the other is taken back.
+    let mut files: BTreeMap<&str, Option<Print>> = BTreeMap::new();
+    let mut changed = Vec::new();
+    for (number, j) in runs {
+        for deed in j.deeds.iter().rev() {
+            let What::File { path, old, new } = &deed.what else { continue };
+            if !files.contains_key(path.as_str()) {
+                files.insert(path, whole(disk, place, path)?.as_ref().map(Whole::print));
+            }
+            let now = files.get(path.as_str()).cloned().flatten();
+            if same(&now, new) {
+                files.insert(path, old.clone());
+            } else if !same(&now, old) {
+                let saved = journal.save(*number, deed.n);
+                changed.push(match old {
+                    Some(_) => format!("  {path} (its old bytes: {})", saved.display()),
+                    None => format!("  {path} (there was no such file)"),
+                });
+                files.insert(path, old.clone());
+            }
+        }
+    }
+    Ok(changed)
+}
+
+fn same(a: &Option<Print>, b: &Option<Print>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.is(b),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Takes deeds of one run back, the last first. Each is safe to be taken back again.
+pub fn take_back(
+    disk: &mut dyn Disk,
+    place: &Place,
+    journal: &Runs,
+    number: u32,
+    deeds: &[Deed],
+    undone: &mut Undone,
+) -> Result<()> {
+    for deed in deeds.iter().rev() {
+        match &deed.what {
+            What::File { path, old, .. } => {
+                let saved = journal.save(number, deed.n);
+                restore(disk, place, path, old.as_ref(), &saved).with_context(|| path.clone())?;
+                undone.restored.push(path.clone());
+            }
+            What::Folder { path } => match remove_folder(disk, place, path)? {
+                true => undone.restored.push(path.clone()),
+                false => undone.left.push(format!("{path}: it is not empty")),
+            },
+            What::Set { path, old, new } => reset(disk, place, path, old, new, undone)?,
+            What::Run { undo: None, .. } => {}
+            What::Run { undo: Some(argv), .. } if place.is_live() => {
+                // What a command could not take back is no reason to leave the files as they are.
+                if let Err(e) = disk.run(argv) {
+                    undone.failed.push(format!("{}: {e}", quoted(argv)));
+                }
+            }
+            What::Run { undo: Some(argv), .. } => undone.commands.push(quoted(argv)),
+        }
+    }
+    Ok(())
+}
+
+fn restore(
+    disk: &mut dyn Disk,
+    place: &Place,
+    path: &str,
+    old: Option<&Print>,
+    saved: &Path,
+) -> Result<()> {
+    let real = place.real(path);
+    if disk.look(&real.with_file_name(temp(path)))?.is_some() {
+        disk.unlink(&real.with_file_name(temp(path)))?;
+        disk.sync(&place.real(parent(path)))?;
+    }
+    let now = whole(disk, place, path)?.as_ref().map(Whole::print);
+    if same(&now, &old.cloned()) {
+        return Ok(());
+    }
+    match old {
+        Some(old) => {
+            let bytes = disk.read(saved).with_context(|| saved.display().to_string())?;
+            if !Print::of(&bytes, old.mode, None).is(old) {
+                bail!("{} is damaged; restore it from a backup", saved.display());
+            }
+            write_file(disk, place, path, &Whole { bytes, mode: old.mode, owner: old.owner })
+        }
+        None => {
+            disk.unlink(&real)?;
+            Ok(disk.sync(&place.real(parent(path)))?)
+        }
+    }
+}
+
+fn remove_folder(disk: &mut dyn Disk, place: &Place, path: &str) -> Result<bool> {
+    let real = place.real(path);
+    match disk.look(&real)? {
+        Some(Entry { kind: Kind::Folder, .. }) if disk.names(&real)?.is_empty() => {
+            disk.rmdir(&real).with_context(|| path.to_owned())?;
+            disk.sync(&place.real(parent(path)))?;
+            Ok(true)
+        }
+        Some(_) => Ok(false),
+        None => Ok(true),
+    }
+}
+
+/// A parameter's old value, where it still has ours: after a restart it has neither, which is right.
+fn reset(
+    disk: &mut dyn Disk,
+    place: &Place,
+    path: &str,
+    old: &str,
+    new: &str,
+    undone: &mut Undone,
+) -> Result<()> {
+    let Some(now) = whole(disk, place, path)? else { return Ok(()) };
+    let now = String::from_utf8_lossy(&now.bytes).trim_end().to_owned();
+    if now == new {
+        disk.set(&place.real(path), format!("{old}\n").as_bytes())?;
+        undone.restored.push(path.to_owned());
+    } else if now != old {
+        undone.left.push(format!("{path}: it is {now} by now"));
+    }
+    Ok(())
+}
