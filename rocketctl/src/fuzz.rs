@@ -62,6 +62,72 @@ pub fn fdt(data: &[u8]) {
     let _ = tree.by_phandle(1);
 }
 
+/// Kernel configurations, packed or not: an option is on, off, or has a value.
+pub fn kernel_config(data: &[u8]) {
+    use rocket_runtime::board::kconfig;
+    let text =
+        kconfig::unpacked(data).unwrap_or_else(|_| String::from_utf8_lossy(data).into_owned());
+    let Ok(options) = kconfig::parse(&text) else { return };
+    assert!(!options.is_empty() && options.keys().all(|name| !name.contains('=')));
+}
+
+/// `clk_summary`: every row has a name without blanks.
+pub fn clk_summary(data: &[u8]) {
+    let Ok(clocks) = rocket_runtime::board::clocks::parse(&String::from_utf8_lossy(data)) else {
+        return;
+    };
+    assert!(clocks.iter().all(|c| !c.name.is_empty() && !c.name.contains(char::is_whitespace)));
+}
+
+/// fdinfo: what has a value names its driver.
+pub fn fdinfo(data: &[u8]) {
+    let Some(info) = rocket_runtime::board::fdinfo::parse(&String::from_utf8_lossy(data)) else {
+        return;
+    };
+    assert!(!info.driver.is_empty());
+}
+
+/// `/proc/interrupts`: a count for each processor.
+pub fn interrupts(data: &[u8]) {
+    let Ok(lines) = rocket_runtime::board::irq::parse(&String::from_utf8_lossy(data)) else {
+        return;
+    };
+    assert!(lines.windows(2).all(|two| two[0].counts.len() == two[1].counts.len()));
+}
+
+/// The kernel's log, as a tree has it: the doctor has an answer, and no more than one a check.
+pub fn dmesg(data: &[u8]) {
+    let Ok(dir) = tempfile::tempdir() else { return };
+    let cmd = dir.path().join("cmd");
+    if std::fs::create_dir(&cmd).and_then(|()| std::fs::write(cmd.join("dmesg.txt"), data)).is_err()
+    {
+        return;
+    }
+    let Ok(root) = rocket_runtime::board::Root::open(dir.path()) else { return };
+    let report = crate::doctor::look(&root, None);
+    assert!(report.is_ok_and(|r| r.text(false, false).lines().count() > 1));
+}
+
+/// What extlinux boots, lists of processors, C libraries: nothing but an answer.
+pub fn small_texts(data: &[u8]) {
+    use rocket_runtime::board::{boot, cpu};
+    let text = String::from_utf8_lossy(data);
+    let _ = (cpu::parse_list(&text), cpu::parse_features(&text), cpu::parse_glibc(data));
+    assert!(boot::default_kernel(&text).is_none_or(|k| text.contains(k)));
+    assert_eq!(boot::by_version(&text, &text), std::cmp::Ordering::Equal);
+}
+
+/// Reports: nothing lies outside the folder.
+pub fn report(data: &[u8]) {
+    let Ok(dir) = tempfile::tempdir() else { return };
+    let inner = dir.path().join("in");
+    if std::fs::create_dir(&inner).is_err() {
+        return;
+    }
+    let _ = crate::report::unpack_from(data, &inner);
+    assert_eq!(std::fs::read_dir(dir.path()).map(Iterator::count).ok(), Some(1));
+}
+
 /// What boot loaders are told by: what is added is there once, and goes again.
 pub fn boot_configuration(data: &[u8]) {
     use crate::overlay::loader::{armbian, extlinux, menu};

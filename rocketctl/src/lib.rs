@@ -10,11 +10,13 @@ mod bench;
 mod change;
 mod clock;
 mod counters;
+mod detect;
 mod doctor;
 mod explain;
 #[doc(hidden)]
 pub mod fuzz;
 mod overlay;
+mod report;
 mod setup;
 mod generate;
 mod knobs;
@@ -47,6 +49,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// What this machine is: board, driver, interface, clock, and what else bears on the NPU.
+    ///
+    /// Every value comes with where it was read, or why it is not known.
+    Detect,
     /// What is wrong with this board, and the command that mends it.
     ///
     /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
@@ -54,6 +60,8 @@ enum Command {
     Doctor(doctor::Arguments),
     /// The device-tree overlay for a board whose NPU nodes are disabled.
     Overlay(overlay::Arguments),
+    /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
+    Report(report::Arguments),
     /// From a fresh board to a working NPU; --undo brings back what was before.
     ///
     /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
@@ -125,7 +133,32 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(e) => return usage(&e),
     };
-    let done = match command {
+    match obey(globals, command) {
+        Ok(status) => status,
+        Err(e) => {
+            eprintln!("rocketctl: {e:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Whether a command line, whose first word is the program's name, is one of ours: for what tells people to type it.
+///
+/// # Errors
+/// In clap's words.
+pub fn parsed<W: AsRef<str>>(words: &[W]) -> Result<(), String> {
+    let words = words.iter().map(|w| w.as_ref().to_owned());
+    Arguments::try_parse_from(words).map(drop).map_err(|e| e.to_string())
+}
+
+fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> {
+    // A report stands for the tree that it has, until the command is done.
+    let report = report::unpacked(&globals.root)?;
+    if let Some(report) = &report {
+        globals.root.clone_from(&report.tree);
+    }
+    match command {
+        Command::Detect => detect::run(&globals),
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Overlay(arguments) => overlay::run(&arguments, &globals),
         Command::Explain(arguments) => {
@@ -146,16 +179,13 @@ pub fn main() -> ExitCode {
         Command::LoadTest(arguments) => load_test::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Selftest(arguments) => selftest::run(&arguments, &globals),
+        Command::Report(arguments) => report::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),
         Command::Clock(arguments) => clock::run(arguments, &globals),
         Command::Setup(arguments) => setup::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
         Command::Unit(arguments) => unit::run(&arguments, &globals),
-    };
-    done.unwrap_or_else(|e| {
-        eprintln!("rocketctl: {e:#}");
-        ExitCode::from(FAILED)
-    })
+    }
 }
 
 /// The definition of the command line.

@@ -94,7 +94,7 @@ impl Finding {
         Finding {
             id,
             status,
-            title: title.into(),
+            title: clean(title.into()),
             cause: String::new(),
             evidence: Vec::new(),
             fix: Vec::new(),
@@ -120,7 +120,7 @@ impl Finding {
     }
 
     pub fn unknown(id: &'static str, title: impl Into<String>, why: impl Into<String>) -> Finding {
-        Finding { why: Some(why.into()), ..Finding::new(id, Status::Unknown, title) }
+        Finding { why: Some(clean(why.into())), ..Finding::new(id, Status::Unknown, title) }
     }
 
     /// Not known because of this reading.
@@ -133,12 +133,12 @@ impl Finding {
     }
 
     pub fn cause(mut self, cause: impl Into<String>) -> Finding {
-        self.cause = cause.into();
+        self.cause = clean(cause.into());
         self
     }
 
     pub fn seen(mut self, path: impl Into<String>, value: impl Into<String>) -> Finding {
-        self.evidence.push(Evidence { path: path.into(), value: value.into() });
+        self.evidence.push(Evidence { path: clean(path.into()), value: clean(value.into()) });
         self
     }
 
@@ -148,7 +148,11 @@ impl Finding {
         verify: impl Into<String>,
         undo: impl Into<String>,
     ) -> Finding {
-        self.fix.push(Fix { run: run.into(), verify: verify.into(), undo: undo.into() });
+        self.fix.push(Fix {
+            run: clean(run.into()),
+            verify: clean(verify.into()),
+            undo: clean(undo.into()),
+        });
         self
     }
 
@@ -261,6 +265,23 @@ fn line(out: &mut String, f: &Finding, colored: bool) {
 fn paragraph(out: &mut String, text: &str, indent: usize) {
     for part in wrapped(text, 80 - indent) {
         let _ = writeln!(out, "{:indent$}{part}", "");
+    }
+}
+
+/// What was read may be anybody's, as a report is: a terminal must not obey it.
+pub fn clean(text: String) -> String {
+    match text.contains(char::is_control) {
+        true => text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect(),
+        false => text,
+    }
+}
+
+/// A word of a command. What was read is quoted unless it is plain, as people copy commands.
+pub fn word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._+:/@,=-".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }
 

@@ -1,11 +1,12 @@
 //! `rocketctl doctor`: what is wrong with this board, and the command that mends it.
 //!
-//! A check is a pure function from [`Facts`] to a [`Finding`], in a file of its own below `checks`. What one
+//! A check is a pure function from a [`Case`] to a [`Finding`], in a file of its own below `checks`. What one
 //! depends on comes before it; where that is not right it is skipped, so that one root has one finding.
 
-mod checks;
+pub mod checks;
 pub mod finding;
 mod host;
+mod model;
 mod named;
 mod plugin;
 #[cfg(test)]
@@ -14,12 +15,14 @@ pub mod tests;
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use finding::{Finding, Report, Status};
+pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
 pub use named::{Named, Options};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+#[cfg(test)]
+pub use tests::{Board, well_formed};
 
 /// One question about a machine.
 #[derive(Debug)]
@@ -42,12 +45,16 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
+    /// `--as-service`.
+    Service,
     /// `--plugin`, or GGML_BACKEND_PATH.
     Plugin,
     /// ROCKET_* variables.
     Knobs,
     /// `--host`.
     Host,
+    /// `--model`.
+    Model,
 }
 
 /// What is looked at: the machine, and what was named on the command line.
@@ -57,15 +64,17 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
-    /// A plugin and a host that were named.
+    /// What was named with it.
     pub named: Named,
 }
 
 impl Case {
     /// Reads it all, once.
     fn read(root: &Root, options: &Options) -> Result<Case> {
+        let facts = Facts::read(root);
         let environment = root.environment();
-        Ok(Case::of_named(root, Named::read(root, options, &environment)?))
+        let named = Named::read(root, options, &facts, &environment)?;
+        Ok(Case { facts, environment, named })
     }
 
     /// The machine with what was named already.
@@ -77,9 +86,11 @@ impl Case {
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
+            About::Service => self.named.service.is_some(),
             About::Plugin => self.named.plugin.is_some(),
             About::Knobs => self.named.knobs.is_some(),
             About::Host => self.named.host.is_some(),
+            About::Model => self.named.model.is_some(),
         }
     }
 }
@@ -95,7 +106,16 @@ pub struct Arguments {
     skip: Vec<String>,
     #[command(flatten)]
     named: Options,
+    /// Print what bears on the machine's safety only.
+    #[arg(long, conflicts_with = "only")]
+    security: bool,
+    /// Also write what was read to FILE (.tar.gz), without names, serials, and addresses; --root reads it.
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
 }
+
+/// What `--security` prints.
+const SECURITY: [&str; 2] = ["kernel.security", "access.node"];
 
 /// Looks at a machine.
 ///
@@ -105,30 +125,30 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     for id in arguments.only.iter().chain(&arguments.skip) {
         known(id)?;
     }
-    let report =
-        chosen(examine_named(&globals.root, &arguments.named)?, &arguments.only, &arguments.skip);
+    let only = match arguments.security {
+        true => SECURITY.map(str::to_owned).to_vec(),
+        false => arguments.only.clone(),
+    };
+    let root = opened(&globals.root)?.keeping();
+    let report = chosen(look(&root, &arguments.named)?, &only, &arguments.skip);
+    if let [id, ..] = only.as_slice()
+        && report.findings.is_empty()
+    {
+        bail!("{id} is of something that was not named; see 'rocketctl doctor --help'");
+    }
     match globals.json {
         true => print_json(&report)?,
         false => print(&report.text(globals.quiet, globals.colored()))?,
     }
+    if let Some(file) = &arguments.bundle {
+        eprint!("{}", crate::report::write(&root, file)?.text());
+    }
     Ok(ExitCode::from(report.exit))
 }
 
-/// Says what a check is about.
-///
-/// # Errors
-/// An unknown check, with the nearest one.
-pub fn explain(id: &str) -> Result<()> {
-    if let Some(text) = crate::load_test::explain(id) {
-        return print(&format!("{id}\n\n{}\n", finding::wrapped(text, 80).join("\n")));
-    }
-    let check = known(id)?;
-    let after = match check.after {
-        [] => String::new(),
-        ids => format!("\nLooked at only where nothing is wrong with: {}\n", ids.join(", ")),
-    };
-    let lines = check.explain.lines().map(|line| finding::wrapped(line, 80).join("\n"));
-    print(&format!("{id}\n\n{}\n{after}", lines.collect::<Vec<String>>().join("\n")))
+/// Whether the driver came after its rail was switched off (kernel.late-probe).
+pub fn is_late(facts: &Facts) -> bool {
+    checks::is_late(facts)
 }
 
 /// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing
@@ -155,10 +175,28 @@ fn known(id: &str) -> Result<&'static Check> {
     bail!("there is no check '{id}'; there are {}", all.join(", "))
 }
 
-/// All findings for the machine below a root path, and for what was named with it.
-fn examine_named(root: &Path, options: &Options) -> Result<Report> {
-    let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
-    Ok(findings(&Case::read(&root, options)?))
+/// The machine, or a tree.
+///
+/// # Errors
+/// There is no such folder.
+pub fn opened(path: &Path) -> Result<Root> {
+    Root::open(path).with_context(|| format!("{}", path.display()))
+}
+
+/// All findings for the machine below a root path.
+///
+/// # Errors
+/// A root that is not there.
+pub fn examine(path: &Path) -> Result<Report> {
+    look(&opened(path)?, &Options::default())
+}
+
+/// All findings for the machine, and for what was named with it.
+///
+/// # Errors
+/// What was named cannot be: a host that is not there, a service's name that is none.
+pub fn look(root: &Root, options: &Options) -> Result<Report> {
+    Ok(findings(&Case::read(root, options)?))
 }
 
 /// What all checks that have something to look at say.

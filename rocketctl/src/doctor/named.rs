@@ -1,16 +1,18 @@
 //! What was named beside the machine: a plugin, a host, settings.
 
 use super::host::{Closure, Host, Object};
+use super::model::Model;
 use super::plugin::{Origin, Plugin};
 use crate::elf::{self, Files, Search};
-use anyhow::Result;
+use crate::unit::files;
+use anyhow::{Error, Result};
 use clap::Args;
 use ggml_rocket::knobs::{Knobs, PREFIX};
-use rocket_runtime::board::{Reading, Root};
+use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// The variable that hosts read.
@@ -25,6 +27,20 @@ pub struct Options {
     /// Look at this plugin; without it at the one that GGML_BACKEND_PATH names.
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<String>,
+    /// Look at this model as well: a GGUF, any part of a split one, or a whisper.cpp model.
+    #[arg(long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Look at what this systemd unit may use as well.
+    #[arg(long, value_name = "UNIT")]
+    pub as_service: Option<String>,
+}
+
+/// A service that was named, and its unit.
+#[derive(Debug)]
+pub struct Service {
+    /// With its suffix.
+    pub name: String,
+    pub unit: Reading<files::Loaded>,
 }
 
 /// What was read of it.
@@ -40,6 +56,10 @@ pub struct Named {
     pub knobs: Option<Vec<String>>,
     /// What the processor can do.
     pub cpu: Reading<Vec<String>>,
+    /// `--model`.
+    pub model: Option<Model>,
+    /// `--as-service`.
+    pub service: Option<Service>,
 }
 
 impl Named {
@@ -48,6 +68,7 @@ impl Named {
     pub fn read(
         root: &Root,
         options: &Options,
+        facts: &Facts,
         environment: &Reading<BTreeMap<String, String>>,
     ) -> Result<Named> {
         let variable = |name: &str| environment.as_ref().ok()?.get(name).map(String::as_str);
@@ -70,7 +91,18 @@ impl Named {
         let own = host.as_ref().and_then(|h| h.own_root.as_ref());
         let (libraries, libc) = around(own.unwrap_or(root), plugin.as_ref(), library_path);
         let cpu = super::checks::cpu_features(root.text("proc/cpuinfo"));
-        Ok(Named { plugin, host, libraries, libc, knobs: knobs(root, environment), cpu })
+        let service = options.as_service.as_deref().map(files::full_name).transpose();
+        let service = service.map_err(Error::msg)?;
+        Ok(Named {
+            plugin,
+            host,
+            libraries,
+            libc,
+            knobs: knobs(root, environment),
+            cpu,
+            model: options.model.as_deref().map(|path| Model::read(root, facts, path)),
+            service: service.map(|name| Service { unit: files::load(root, &name), name }),
+        })
     }
 }
 

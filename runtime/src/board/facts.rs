@@ -1,6 +1,14 @@
 //! What the tools know of a machine, read once.
 
-use super::{Absent, Identity, LogLine, Memory, Reading, Root, Stat, Why, memory};
+use super::cpu::Cpu;
+use super::devfreq::Devfreq;
+use super::irq::Interrupt;
+use super::silicon::{CoreVersion, core_versions};
+use super::thermal::Zone;
+use super::{
+    Identity, KernelConfig, LogLine, Memory, NextKernel, PackagedTree, Reading, Root, Stat, meminfo,
+};
+use super::{boot, clocks, cpu, devfreq, dtb, irq, kconfig, thermal};
 
 /// An NPU core in the device tree (kernel-and-uapi D.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +30,8 @@ pub struct AccelNode {
     pub path: String,
     /// The driver's name.
     pub driver: Reading<String>,
+    /// What the driver says of itself, `rocket 1.7`.
+    pub version: Reading<String>,
     /// Owner and mode.
     pub stat: Reading<Stat>,
     /// The errno's name with which opening it fails; empty when it opens. A tree has it in `NODE.open`.
@@ -39,6 +49,15 @@ pub struct CorePower {
     pub control: Reading<String>,
 }
 
+/// The running driver (kernel-and-uapi D.2).
+#[derive(Debug, Clone)]
+pub struct Module {
+    /// Letters of what is unusual: `O` is out of tree, `E` unsigned.
+    pub taint: Reading<String>,
+    /// A digest of its sources, though not of their UAPI header.
+    pub srcversion: Reading<String>,
+}
+
 /// Everything that was read.
 #[derive(Debug, Clone)]
 pub struct Facts {
@@ -52,6 +71,8 @@ pub struct Facts {
     pub dmi: Reading<String>,
     /// What shows that this is a container.
     pub container: Option<&'static str>,
+    /// What shows the vendor's driver, from the root on (kernel-and-uapi D.12).
+    pub vendor: Option<&'static str>,
     /// The kernel's release.
     pub release: Reading<String>,
     /// The processor's kind, as `uname -m` has it.
@@ -62,6 +83,14 @@ pub struct Facts {
     pub loaded: Reading<bool>,
     /// `modules.dep` or `modules.builtin` lines that name the driver; empty: this kernel has none.
     pub installed: Reading<Vec<String>>,
+    /// What it says of itself.
+    pub module: Module,
+    /// The running kernel's configuration.
+    pub config: Reading<KernelConfig>,
+    /// The device tree that came with the running kernel.
+    pub packaged: Reading<PackagedTree>,
+    /// The kernel that boots next.
+    pub next: Reading<NextKernel>,
     /// What the patched driver says it does (`rocket_features`).
     pub features: Reading<Vec<String>>,
     /// The rate that the patched driver was told.
@@ -78,6 +107,18 @@ pub struct Facts {
     pub clock_hz: Reading<u64>,
     /// The NPU's temperature in thousandths of a degree.
     pub temperature: Reading<i64>,
+    /// Every thermal zone.
+    pub zones: Reading<Vec<Zone>>,
+    /// The processors.
+    pub cpus: Reading<Vec<Cpu>>,
+    /// What their instruction set has.
+    pub cpu_features: Reading<Vec<String>>,
+    /// The C library's version.
+    pub glibc: Reading<String>,
+    /// Interrupts of the cores.
+    pub interrupts: Reading<Vec<Interrupt>>,
+    /// Devices whose clock is scaled.
+    pub devfreq: Reading<Vec<Devfreq>>,
     /// The system's memory.
     pub memory: Option<Memory>,
     /// Who is asking.
@@ -101,15 +142,21 @@ impl Facts {
         });
         let power = bound.iter().flatten().map(|core| core_power(root, core)).collect();
         let features = root.text(&format!("{MODULE}/parameters/rocket_features"));
+        let compatible = root.strings("proc/device-tree/compatible");
+        let zones = thermal::read(root);
         Facts {
-            compatible: root.strings("proc/device-tree/compatible"),
             model: root.strings("proc/device-tree/model").map(|m| m.join(" ")),
             acpi: root.exists("sys/firmware/acpi/tables"),
             dmi: root.text("sys/class/dmi/id/board_name"),
             container: container(root),
-            machine: match root.is_live() {
-                true => Ok(std::env::consts::ARCH.to_owned()),
-                false => root.text("proc/sys/kernel/arch"),
+            vendor: vendor(root),
+            machine: machine(root),
+            config: kconfig::read(root, &release),
+            packaged: dtb::read(root, &release, &compatible),
+            next: boot::next(root),
+            module: Module {
+                taint: root.text(&format!("{MODULE}/taint")),
+                srcversion: root.text(&format!("{MODULE}/srcversion")),
             },
             nodes: dt_nodes(root),
             loaded: root.exists(MODULE),
@@ -120,11 +167,18 @@ impl Facts {
             accel: accel(root),
             log: root.log(),
             power,
-            clock_hz: root.number("sys/kernel/debug/clk/scmi_clk_npu/clk_rate"),
-            temperature: temperature(root),
-            memory: memory(&root.path),
+            clock_hz: clocks::npu_rate(root),
+            temperature: thermal::npu(&zones),
+            zones,
+            cpus: cpu::read(root),
+            cpu_features: cpu::features(root),
+            glibc: cpu::glibc(root),
+            interrupts: irq::read(root),
+            devfreq: devfreq::read(root),
+            memory: root.text("proc/meminfo").ok().and_then(|text| meminfo(&text)),
             identity: root.identity(),
             groups: root.text("etc/group"),
+            compatible,
             release,
         }
     }
@@ -139,8 +193,21 @@ impl Facts {
         self.accel.iter().filter(|n| n.driver.as_deref() == Ok("rocket"))
     }
 
-    /// The driver's interface by its line in the log: the last one, as it may have been loaded again.
+    /// What the cores' silicon calls itself.
+    pub fn core_versions(&self) -> Vec<CoreVersion> {
+        self.log.as_deref().map(core_versions).unwrap_or_default()
+    }
+
+    /// The driver's interface by its own word, else by the log.
     pub fn interface(&self) -> Option<(u32, u32)> {
+        let said = self.rocket_nodes().find_map(|n| n.version.as_deref().ok());
+        let version = said.and_then(|v| v.strip_prefix("rocket ")?.split_once('.'));
+        let numbers = version.and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        numbers.or_else(|| self.logged_interface())
+    }
+
+    /// By the last line of the log, as it may have been loaded again.
+    fn logged_interface(&self) -> Option<(u32, u32)> {
         let lines = self.log.as_ref().ok()?;
         lines.iter().rev().find_map(|l| {
             let (_, rest) = l.text.split_once("Initialized rocket ")?;
@@ -160,8 +227,25 @@ impl Facts {
     }
 }
 
+/// The processor's kind; a tree has it where newer kernels do.
+fn machine(root: &Root) -> Reading<String> {
+    const FILE: &str = "proc/sys/kernel/arch";
+    match root.is_live() {
+        true => root.keep_file(FILE, std::env::consts::ARCH),
+        false => return root.text(FILE),
+    }
+    Ok(std::env::consts::ARCH.to_owned())
+}
+
 fn container(root: &Root) -> Option<&'static str> {
     ["run/.containerenv", ".dockerenv"].into_iter().find(|m| root.exists(m) == Ok(true))
+}
+
+/// Its builds differ in their node: this one has `/dev/rknpu`, others a DRM device. A tree has nodes as side files.
+fn vendor(root: &Root) -> Option<&'static str> {
+    const PLACES: [&str; 5] =
+        ["sys/module/rknpu", "dev/rknpu", "dev/rknpu.stat", "sys/kernel/debug/rknpu", "proc/rknpu"];
+    PLACES.into_iter().find(|path| root.exists(path) == Ok(true))
 }
 
 /// Nodes named `npu@…` at the tree's root or below `soc` (kernel-and-uapi D.1).
@@ -181,7 +265,8 @@ fn dt_nodes(root: &Root) -> Vec<DtNode> {
     nodes
 }
 
-fn installed(root: &Root, release: &Reading<String>) -> Reading<Vec<String>> {
+/// Lines of a release's `modules.dep` and `modules.builtin` that name the driver.
+pub(super) fn installed(root: &Root, release: &Reading<String>) -> Reading<Vec<String>> {
     let dir = format!("lib/modules/{}", release.clone()?);
     let dep = root.text(&format!("{dir}/modules.dep"))?;
     let builtin = root.text(&format!("{dir}/modules.builtin")).unwrap_or_default();
@@ -199,6 +284,7 @@ fn accel(root: &Root) -> Vec<AccelNode> {
         let path = format!("dev/accel/{name}");
         AccelNode {
             driver: root.link(&format!("sys/class/accel/{name}/device/driver")),
+            version: root.version(&path),
             stat: root.stat(&path),
             open: root.opens(&path),
             path: format!("/{path}"),
@@ -214,16 +300,4 @@ fn core_power(root: &Root, core: &str) -> CorePower {
         control: root.text(&format!("{path}/control")),
         path: format!("/{path}"),
     }
-}
-
-/// Zones are found by their type: their numbers differ from boot to boot (kernel-and-uapi D.5).
-fn temperature(root: &Root) -> Reading<i64> {
-    for zone in root.names("sys/class/thermal")? {
-        let path = format!("sys/class/thermal/{zone}");
-        if root.text(&format!("{path}/type")).as_deref() == Ok("npu-thermal") {
-            return root.number(&format!("{path}/temp"));
-        }
-    }
-    let why = Why::Malformed("no zone of type npu-thermal".into());
-    Err(Absent { path: "/sys/class/thermal".into(), why })
 }

@@ -3,12 +3,30 @@
 //! [`Root`] is the layer that operator tools read through: every reading is a value or the reason why there is
 //! none, and what was looked at is written down.
 
+pub mod boot;
+pub mod clocks;
+pub mod cpu;
+pub mod devfreq;
+pub mod dtb;
 mod facts;
+pub mod fdinfo;
 pub mod fdt;
+pub mod irq;
+pub mod kconfig;
+mod limit;
+mod reading;
 mod root;
+mod side;
+pub mod silicon;
+pub mod thermal;
 
-pub use facts::{AccelNode, CorePower, DtNode, Facts};
-pub use root::{Absent, Identity, LogLine, Reading, Root, Stat, Why};
+pub use boot::NextKernel;
+pub use dtb::PackagedTree;
+pub use facts::{AccelNode, CorePower, DtNode, Facts, Module};
+pub use kconfig::KernelConfig;
+pub use reading::{Absent, Reading, Why};
+pub use root::{Kept, Root};
+pub use side::{Identity, LogLine, Stat, of_interest};
 
 use std::path::Path;
 
@@ -23,7 +41,11 @@ pub struct Memory {
 
 /// Reads `proc/meminfo` below `root`; `None` where it is missing or unreadable: unknown, not 0.
 pub fn memory(root: &Path) -> Option<Memory> {
-    let text = std::fs::read_to_string(root.join("proc/meminfo")).ok()?;
+    meminfo(&std::fs::read_to_string(root.join("proc/meminfo")).ok()?)
+}
+
+/// The two of `proc/meminfo`'s text.
+fn meminfo(text: &str) -> Option<Memory> {
     let field = |name: &str| {
         let line = text.lines().find_map(|l| l.strip_prefix(name))?;
         line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)

@@ -1,92 +1,47 @@
 //! Readings below a root path: of the live machine, of a fixture tree, or of a collected report.
 //!
 //! A tree holds copies of the files at their paths. What is no plain file lies beside them: a device node as
-//! `NODE.stat` (`major minor mode owner group`, the last three as `660 root render`), the kernel's log as
-//! `cmd/dmesg.txt`, what `id` prints for the user as `cmd/id.txt`, and the environment as `cmd/env.txt`.
+//! `NODE.stat` (`major minor mode owner group`, the last three as `660 root render`), what opening it gives as
+//! `NODE.open`, its driver and version as `NODE.version`, the kernel's log as `cmd/dmesg.txt`, what `id` prints for
+//! the user as `cmd/id.txt`, the environment as `cmd/env.txt`, and what could not be read as `cmd/absent.txt`.
 
+use super::limit::{PATIENCE, Patience};
+use super::reading::{Absent, Reading, Why, absent_line, parse_absent, why};
+use super::side::{self, Identity, LogLine, Stat};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most bytes of a file that are read: a kernel's log of 64 Ki lines has room.
 const LIMIT: u64 = 16 << 20;
 
-/// A value, or why there is none.
-pub type Reading<T> = std::result::Result<T, Absent>;
-
-/// Why a reading has no value.
+/// What was found at a path, for a report that loads back.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent {
-    /// The path, from the root on.
-    pub path: String,
-    /// What came of it.
-    pub why: Why,
-}
-
-/// What came of a reading without a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Why {
-    /// There is no such file.
-    Missing,
-    /// It may not be read by this user.
-    Denied,
-    /// It is there, and is not what it should be.
-    Malformed(String),
-}
-
-impl fmt::Display for Absent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.why {
-            Why::Missing => write!(f, "no {}", self.path),
-            Why::Denied => write!(f, "{} may not be read (try as root)", self.path),
-            Why::Malformed(what) => write!(f, "{}: {what}", self.path),
-        }
-    }
-}
-
-/// A device node or a file as `stat` shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stat {
-    /// Device numbers; none of a plain file.
-    pub device: Option<(u64, u64)>,
-    /// Permission bits.
-    pub mode: u32,
-    /// Owner's name, or number where it has none.
-    pub owner: String,
-    /// Group's name, or number where it has none.
-    pub group: String,
-}
-
-/// Who is asking.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// Effective user.
-    pub uid: u32,
-    /// User's name, where it has one.
-    pub name: Option<String>,
-    /// Names of this process's groups, or numbers where they have none.
-    pub groups: Vec<String>,
-}
-
-/// A line of the kernel's log.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogLine {
-    /// Seconds since the boot, where the line says so.
-    pub seconds: Option<f64>,
-    /// The rest.
-    pub text: String,
+pub enum Kept {
+    /// A file's bytes.
+    File(Vec<u8>),
+    /// A folder's names.
+    Folder(Vec<String>),
+    /// The last name of what a link leads to.
+    Link(String),
+    /// It is there; nobody asked for more.
+    There,
 }
 
 /// A root path and what was looked at below it.
 #[derive(Debug)]
 pub struct Root {
-    pub(super) path: PathBuf,
+    path: PathBuf,
+    /// Reasons that a tree has for what could not be read where it was taken.
+    absent: BTreeMap<String, Why>,
+    patience: Patience,
     seen: Mutex<BTreeMap<String, Option<Absent>>>,
+    /// `None`: nobody wants a report.
+    kept: Option<Mutex<BTreeMap<String, Kept>>>,
 }
 
 impl Root {
@@ -95,12 +50,18 @@ impl Root {
     /// # Errors
     /// The folder cannot be found.
     pub fn open(path: &Path) -> io::Result<Root> {
-        Ok(Root { path: path.canonicalize()?, seen: Mutex::default() })
+        let mut root = Root::at(path.canonicalize()?);
+        if !root.is_live() {
+            let reasons = parse_absent(&root.text("cmd/absent.txt").unwrap_or_default());
+            root.absent = reasons.into_iter().map(|a| (a.path, a.why)).collect();
+            root.seen = Mutex::default();
+        }
+        Ok(root)
     }
 
-    /// Whether this is the machine that the program runs on.
-    pub fn is_live(&self) -> bool {
-        self.path == Path::new("/")
+    fn at(path: PathBuf) -> Root {
+        let patience = Patience::new(PATIENCE);
+        Root { path, absent: BTreeMap::new(), patience, seen: Mutex::default(), kept: None }
     }
 
     /// A system in a folder of this one, as a container's: links do not lead out of it.
@@ -108,8 +69,7 @@ impl Root {
     /// # Errors
     /// There is no such folder, or it is not inside.
     pub fn below(&self, path: &str) -> Reading<Root> {
-        let real = self.note(path, self.inside(path))?;
-        Ok(Root { path: real, seen: Mutex::default() })
+        self.read(path, |base, place| inside(&base, &place)).map(Root::at)
     }
 
     /// Where the root is on this machine.
@@ -117,20 +77,44 @@ impl Root {
         &self.path
     }
 
+    /// The same, and keeps what it reads for [`Root::kept`].
+    #[must_use]
+    pub fn keeping(mut self) -> Root {
+        self.kept = Some(Mutex::default());
+        self
+    }
+
+    /// Whether this is the machine that the program runs on.
+    pub fn is_live(&self) -> bool {
+        self.path == Path::new("/")
+    }
+
     /// What was looked at so far, and what came of it.
     pub fn seen(&self) -> Vec<(String, Option<Absent>)> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.iter().map(|(path, absent)| (path.clone(), absent.clone())).collect()
+        locked(&self.seen).iter().map(|(path, absent)| (path.clone(), absent.clone())).collect()
+    }
+
+    /// What a tree needs so that it gives the same readings, by path: empty where nothing was kept.
+    pub fn kept(&self) -> BTreeMap<String, Kept> {
+        let mut all = self.kept.as_ref().map(|k| locked(k).clone()).unwrap_or_default();
+        let reasons: Vec<String> =
+            locked(&self.seen).values().flatten().filter_map(absent_line).collect();
+        if self.kept.is_some() && !reasons.is_empty() {
+            all.insert("/cmd/absent.txt".into(), Kept::File((reasons.join("\n") + "\n").into()));
+        }
+        all
     }
 
     /// A file's bytes. Never waits: what is no plain file, or longer than 16 MiB, is malformed.
     pub fn bytes(&self, path: &str) -> Reading<Vec<u8>> {
-        self.bytes_within(path, LIMIT)
+        let bytes = self.bytes_within(path, LIMIT)?;
+        self.keep(path, || Kept::File(bytes.clone()));
+        Ok(bytes)
     }
 
-    /// A file's bytes, where those may be so many: programs and libraries.
+    /// A file's bytes, where those may be so many: programs and libraries. They are not for a report.
     pub fn bytes_within(&self, path: &str, limit: u64) -> Reading<Vec<u8>> {
-        self.note(path, self.bytes_of(path, limit))
+        self.read(path, move |base, place| bytes_of(&base, &place, limit))
     }
 
     /// A file's text without the line end. What is no UTF-8 is replaced.
@@ -142,7 +126,7 @@ impl Root {
     pub fn number<T: FromStr>(&self, path: &str) -> Reading<T> {
         let text = self.text(path)?;
         let what = format!("'{}' is no number", text.chars().take(40).collect::<String>());
-        self.note(path, text.trim().parse().map_err(|_| Why::Malformed(what)))
+        text.trim().parse().map_err(|_| malformed(path, what))
     }
 
     /// The strings of a device-tree property.
@@ -152,10 +136,22 @@ impl Root {
         Ok(parts.map(|p| String::from_utf8_lossy(p).into_owned()).collect())
     }
 
+    /// What a pure parser makes of a file's text.
+    ///
+    /// # Errors
+    /// As [`Root::text`], and the parser's words.
+    pub fn parsed<T>(
+        &self,
+        path: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Reading<T> {
+        parse(&self.text(path)?).map_err(|what| malformed(path, what))
+    }
+
     /// Names in a folder, sorted.
     pub fn names(&self, path: &str) -> Reading<Vec<String>> {
-        let read = || -> Result<Vec<String>, Why> {
-            let entries = fs::read_dir(self.inside(path)?).map_err(|e| why(&e))?;
+        let names = self.read(path, |base, place| {
+            let entries = fs::read_dir(inside(&base, &place)?).map_err(|e| why(&e))?;
             let mut names: Vec<String> = entries
                 .flatten()
                 .take(1 << 16)
@@ -163,28 +159,35 @@ impl Root {
                 .collect();
             names.sort();
             Ok(names)
-        };
-        self.note(path, read())
+        })?;
+        self.keep(path, || Kept::Folder(names.clone()));
+        Ok(names)
     }
 
     /// Names of the folders in a folder, sorted; links are none.
     pub fn folders(&self, path: &str) -> Reading<Vec<String>> {
-        let read = || -> Result<Vec<String>, Why> {
-            let entries = fs::read_dir(self.inside(path)?).map_err(|e| why(&e))?;
+        let names = self.read(path, |base, place| {
+            let entries = fs::read_dir(inside(&base, &place)?).map_err(|e| why(&e))?;
             let folder = |e: &fs::DirEntry| e.file_type().is_ok_and(|t| t.is_dir());
             let folders = entries.flatten().take(1 << 16).filter(folder);
             let name = |e: fs::DirEntry| e.file_name().to_string_lossy().into_owned();
             let mut names: Vec<String> = folders.map(name).collect();
             names.sort();
             Ok(names)
-        };
-        self.note(path, read())
+        })?;
+        for name in &names {
+            self.keep(&format!("{path}/{name}"), || Kept::Folder(Vec::new()));
+        }
+        Ok(names)
     }
 
     /// Whether there is such a file or folder. Unknown only where that may not be seen.
     pub fn exists(&self, path: &str) -> Reading<bool> {
-        match self.note(path, self.inside(path).map(drop)) {
-            Ok(()) => Ok(true),
+        match self.read(path, |base, place| inside(&base, &place).map(drop)) {
+            Ok(()) => {
+                self.keep(path, || Kept::There);
+                Ok(true)
+            }
             Err(Absent { why: Why::Missing, .. }) => Ok(false),
             Err(absent) => Err(absent),
         }
@@ -192,89 +195,135 @@ impl Root {
 
     /// The last name of what a link leads to.
     pub fn link(&self, path: &str) -> Reading<String> {
-        let target = fs::read_link(self.place(path)).map_err(|e| why(&e));
-        let name = target.and_then(|t| {
-            let name = t.file_name().map(|n| n.to_string_lossy().into_owned());
+        let name = self.read(path, |_, place| {
+            let target = fs::read_link(place).map_err(|e| why(&e))?;
+            let name = target.file_name().map(|n| n.to_string_lossy().into_owned());
             name.ok_or_else(|| Why::Malformed("leads nowhere".into()))
-        });
-        self.note(path, name)
+        })?;
+        self.keep(path, || Kept::Link(name.clone()));
+        Ok(name)
     }
 
     /// Owner and mode of a node.
     pub fn stat(&self, path: &str) -> Reading<Stat> {
+        let side = format!("{path}.stat");
         if !self.is_live() {
-            let side = format!("{path}.stat");
-            let text = self.text(&side)?;
-            let parsed = side_file(&text)
-                .ok_or_else(|| Why::Malformed("not 'major minor mode owner group'".into()));
-            return self.note(&side, parsed);
+            return self.parsed(&side, |text| {
+                side::side_file(text).ok_or_else(|| "not 'major minor mode owner group'".into())
+            });
         }
-        let stat = fs::metadata(self.place(path)).map_err(|e| why(&e)).map(|m| {
-            let name = |file: &str, id: u32| self.named(file, id).unwrap_or_else(|| id.to_string());
-            Stat {
-                device: (m.rdev() != 0)
-                    .then(|| (nix::sys::stat::major(m.rdev()), nix::sys::stat::minor(m.rdev()))),
-                mode: m.mode() & 0o7777,
-                owner: name("etc/passwd", m.uid()),
-                group: name("etc/group", m.gid()),
-            }
-        });
-        self.note(path, stat)
+        let m = self.read(path, |_, place| fs::metadata(place).map_err(|e| why(&e)))?;
+        let name = |file: &str, id: u32| self.named(file, id).unwrap_or_else(|| id.to_string());
+        let stat = Stat {
+            device: (m.rdev() != 0)
+                .then(|| (nix::sys::stat::major(m.rdev()), nix::sys::stat::minor(m.rdev()))),
+            mode: m.mode() & 0o7777,
+            owner: name("etc/passwd", m.uid()),
+            group: name("etc/group", m.gid()),
+        };
+        self.keep(&side, || Kept::File(side::side_line(&stat).into()));
+        Ok(stat)
     }
 
     /// Whether a node opens for reading and writing: the errno's name, or nothing. A tree has it in
     /// `NODE.open`.
     pub fn opens(&self, path: &str) -> Reading<String> {
+        let side = format!("{path}.open");
         if !self.is_live() {
-            return self.text(&format!("{path}.open"));
+            return self.text(&side);
         }
-        let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-        let mut options = fs::OpenOptions::new();
-        let open = match options.read(true).write(true).custom_flags(flags).open(self.place(path)) {
-            Ok(_) => Ok(String::new()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Why::Missing),
-            Err(e) => Ok(nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0)).to_string()),
-        };
-        self.note(path, open.map(|e| e.split(':').next().unwrap_or_default().to_owned()))
+        let errno = self.read(path, |_, place| {
+            let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
+            let mut options = fs::OpenOptions::new();
+            match options.read(true).write(true).custom_flags(flags).open(place) {
+                Ok(_) => Ok(String::new()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Err(Why::Missing),
+                Err(e) => {
+                    let errno = nix::errno::Errno::from_raw(e.raw_os_error().unwrap_or(0));
+                    Ok(errno.to_string().split(':').next().unwrap_or_default().to_owned())
+                }
+            }
+        })?;
+        self.keep(&side, || Kept::File(errno.clone().into()));
+        Ok(errno)
+    }
+
+    /// A node's driver and interface as `DRM_IOCTL_VERSION` has them, `rocket 1.7` (kernel-and-uapi A.1). A tree has
+    /// it in `NODE.version`.
+    pub fn version(&self, path: &str) -> Reading<String> {
+        let side = format!("{path}.version");
+        if !self.is_live() {
+            return self.text(&side);
+        }
+        let version = self.read(path, |_, place| {
+            let (version, name) = crate::device::identity(&place)?;
+            Ok(format!("{name} {}.{}", version.major, version.minor))
+        })?;
+        self.keep(&side, || Kept::File(version.clone().into()));
+        Ok(version)
     }
 
     /// Who is asking: the process, or `cmd/id.txt` of a tree.
     pub fn identity(&self) -> Reading<Identity> {
-        if self.is_live() {
-            let uid = nix::unistd::geteuid().as_raw();
-            let groups = nix::unistd::getgroups().unwrap_or_default();
-            let mut ids: Vec<u32> = groups.iter().map(|g| g.as_raw()).collect();
-            ids.push(nix::unistd::getegid().as_raw());
-            ids.sort_unstable();
-            ids.dedup();
-            let name = |id: &u32| self.named("etc/group", *id).unwrap_or_else(|| id.to_string());
-            let groups = ids.iter().map(name).collect();
-            return Ok(Identity { uid, name: self.named("etc/passwd", uid), groups });
-        }
-        let text = self.text("cmd/id.txt")?;
-        let parsed = id_line(&text).ok_or_else(|| Why::Malformed("not what id prints".into()));
-        self.note("cmd/id.txt", parsed)
+        const FILE: &str = "cmd/id.txt";
+        let text = match self.is_live() {
+            true => self.id_text(),
+            false => self.text(FILE)?,
+        };
+        self.keep(FILE, || Kept::File(text.clone().into()));
+        side::id_line(&text).ok_or_else(|| malformed(FILE, "not what id prints".into()))
+    }
+
+    /// What `id` would print.
+    fn id_text(&self) -> String {
+        let called = |file, id: u32| match self.named(file, id) {
+            Some(name) => format!("{id}({name})"),
+            None => id.to_string(),
+        };
+        let uid = nix::unistd::geteuid().as_raw();
+        let gid = nix::unistd::getegid().as_raw();
+        let groups = nix::unistd::getgroups().unwrap_or_default();
+        let mut ids: Vec<u32> = groups.iter().map(|g| g.as_raw()).collect();
+        ids.push(gid);
+        ids.sort_unstable();
+        ids.dedup();
+        let groups: Vec<String> = ids.iter().map(|id| called("etc/group", *id)).collect();
+        let (user, group) = (called("etc/passwd", uid), called("etc/group", gid));
+        format!("uid={user} gid={group} groups={}\n", groups.join(","))
     }
 
     /// Variables of the process's environment, or `cmd/env.txt` of a tree, as `env` prints it.
     pub fn environment(&self) -> Reading<BTreeMap<String, String>> {
-        if self.is_live() {
-            let text = |v: std::ffi::OsString| v.to_string_lossy().into_owned();
-            return Ok(std::env::vars_os()
-                .map(|(name, value)| (text(name), text(value)))
-                .collect());
-        }
-        let text = self.text("cmd/env.txt")?;
-        let pairs = text.lines().filter_map(|l| l.split_once('='));
-        Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+        const FILE: &str = "cmd/env.txt";
+        let all: BTreeMap<String, String> = match self.is_live() {
+            true => {
+                let text = |v: std::ffi::OsString| v.to_string_lossy().into_owned();
+                std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect()
+            }
+            false => {
+                let text = self.text(FILE)?;
+                let pairs = text.lines().filter_map(|l| l.split_once('='));
+                pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+            }
+        };
+        self.keep(FILE, || Kept::File(side::environment_text(&all).into()));
+        Ok(all)
     }
 
     /// The kernel's log, as far as it is kept.
     pub fn log(&self) -> Reading<Vec<LogLine>> {
-        if self.is_live() {
-            return self.note("dev/kmsg", kernel_log());
-        }
-        Ok(self.text("cmd/dmesg.txt")?.lines().map(log_line).collect())
+        const FILE: &str = "cmd/dmesg.txt";
+        let lines = match self.is_live() {
+            true => self.read("dev/kmsg", |_, _| side::kernel_log())?,
+            false => self.text(FILE)?.lines().map(side::log_line).collect(),
+        };
+        self.keep(FILE, || Kept::File(side::log_text(&lines).into()));
+        Ok(lines)
+    }
+
+    /// Notes for a report what stands for something that is no file.
+    pub(super) fn keep_file(&self, path: &str, text: &str) {
+        self.keep(path, || Kept::File(format!("{text}\n").into()));
     }
 
     /// The name of a user or group in a file like `etc/passwd`.
@@ -287,119 +336,77 @@ impl Root {
         })
     }
 
-    fn place(&self, path: &str) -> PathBuf {
-        self.path.join(path.trim_start_matches('/'))
-    }
-
-    /// Where a path is after all links, which must not lead out of a tree.
-    fn inside(&self, path: &str) -> Result<PathBuf, Why> {
-        let real = self.place(path).canonicalize().map_err(|e| why(&e))?;
-        match real.starts_with(&self.path) {
-            true => Ok(real),
-            false => Err(Why::Malformed("leads out of the root".into())),
-        }
-    }
-
-    fn bytes_of(&self, path: &str, limit: u64) -> Result<Vec<u8>, Why> {
-        let real = self.inside(path)?;
-        let file = fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
-            .open(&real)
-            .map_err(|e| why(&e))?;
-        if !file.metadata().map_err(|e| why(&e))?.is_file() {
-            return Err(Why::Malformed("is no file".into()));
-        }
-        let mut bytes = Vec::new();
-        file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
-        match bytes.len() as u64 > limit {
-            true => Err(Why::Malformed(format!("is longer than {} MiB", limit >> 20))),
-            false => Ok(bytes),
-        }
-    }
-
-    fn note<T>(&self, path: &str, read: Result<T, Why>) -> Reading<T> {
-        let path = format!("/{}", path.trim_start_matches('/'));
-        let read = read.map_err(|why| Absent { path: path.clone(), why });
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.insert(path, read.as_ref().err().cloned());
+    /// Reads with the patience that is left, and writes down what came of it.
+    fn read<T: Send + 'static>(
+        &self,
+        path: &str,
+        reading: impl FnOnce(PathBuf, PathBuf) -> Result<T, Why> + Send + 'static,
+    ) -> Reading<T> {
+        let name = absolute(path);
+        let read = match self.absent.get(&name) {
+            Some(why) => Err(why.clone()),
+            None => {
+                let base = self.path.clone();
+                let place = base.join(path.trim_start_matches('/'));
+                self.patience.wait(move || reading(base, place)).unwrap_or(Err(Why::Late))
+            }
+        };
+        let read = read.map_err(|why| Absent { path: name.clone(), why });
+        locked(&self.seen).insert(name, read.as_ref().err().cloned());
         read
     }
-}
 
-fn why(e: &io::Error) -> Why {
-    match e.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Why::Missing,
-        io::ErrorKind::PermissionDenied => Why::Denied,
-        _ => Why::Malformed(e.to_string()),
-    }
-}
-
-fn side_file(text: &str) -> Option<Stat> {
-    let fields: Vec<&str> = text.split_whitespace().collect();
-    let [major, minor, mode, owner, group] = fields[..] else { return None };
-    Some(Stat {
-        device: Some((major.parse().ok()?, minor.parse().ok()?)),
-        mode: u32::from_str_radix(mode, 8).ok()?,
-        owner: owner.to_owned(),
-        group: group.to_owned(),
-    })
-}
-
-/// `uid=1000(tom) gid=1000(tom) groups=1000(tom),44(video)`
-fn id_line(text: &str) -> Option<Identity> {
-    let field = |key: &str| text.split_whitespace().find_map(|w| w.strip_prefix(key));
-    let split = |one: &str| -> Option<(u32, Option<String>)> {
-        let (id, rest) = one.split_once('(').unwrap_or((one, ""));
-        let name = rest.trim_end_matches(')');
-        Some((id.parse().ok()?, (!name.is_empty()).then(|| name.to_owned())))
-    };
-    let (uid, name) = split(field("uid=")?)?;
-    let groups = field("groups=").or_else(|| field("gid="))?;
-    let groups: Option<Vec<String>> =
-        groups.split(',').map(|g| split(g).map(|(id, n)| n.unwrap_or(id.to_string()))).collect();
-    Some(Identity { uid, name, groups: groups? })
-}
-
-/// `[    5.123456] text`, or text alone.
-fn log_line(line: &str) -> LogLine {
-    let timed = line.strip_prefix('[').and_then(|rest| {
-        let (time, text) = rest.split_once(']')?;
-        Some((time.trim().parse().ok()?, text.trim_start()))
-    });
-    match timed {
-        Some((seconds, text)) => LogLine { seconds: Some(seconds), text: text.to_owned() },
-        None => LogLine { seconds: None, text: line.to_owned() },
-    }
-}
-
-/// The records of /dev/kmsg: `priority,sequence,microseconds,flags;text`, one a read.
-fn kernel_log() -> Result<Vec<LogLine>, Why> {
-    let flags = nix::fcntl::OFlag::O_NONBLOCK.bits();
-    let mut file: File = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open("/dev/kmsg")
-        .map_err(|e| why(&e))?;
-    let mut lines = Vec::new();
-    let mut record = [0; 8192];
-    for _ in 0..1 << 17 {
-        match file.read(&mut record) {
-            Ok(0) => break,
-            Ok(n) => {
-                let text = String::from_utf8_lossy(&record[..n]);
-                let Some((head, text)) = text.split_once(';') else { continue };
-                let micros: Option<f64> = head.split(',').nth(2).and_then(|m| m.parse().ok());
-                let text = text.lines().next().unwrap_or_default().to_owned();
-                lines.push(LogLine { seconds: micros.map(|m| m / 1e6), text });
+    /// What is known best of a path stays: that it is there says less than what is in it.
+    fn keep(&self, path: &str, what: impl FnOnce() -> Kept) {
+        let Some(kept) = &self.kept else { return };
+        let mut kept = locked(kept);
+        match what() {
+            Kept::Folder(names) if names.is_empty() => {
+                kept.entry(absolute(path)).or_insert(Kept::Folder(names));
             }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-            // A record that was overwritten before it was read.
-            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
-            Err(e) => return Err(why(&e)),
+            Kept::There => _ = kept.entry(absolute(path)).or_insert(Kept::There),
+            more => _ = kept.insert(absolute(path), more),
         }
     }
-    Ok(lines)
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn absolute(path: &str) -> String {
+    format!("/{}", path.trim_start_matches('/'))
+}
+
+fn malformed(path: &str, what: String) -> Absent {
+    Absent { path: absolute(path), why: Why::Malformed(what) }
+}
+
+/// Where a path is after all links, which must not lead out of a tree.
+fn inside(base: &Path, place: &Path) -> Result<PathBuf, Why> {
+    let real = place.canonicalize().map_err(|e| why(&e))?;
+    match real.starts_with(base) {
+        true => Ok(real),
+        false => Err(Why::Malformed("leads out of the root".into())),
+    }
+}
+
+fn bytes_of(base: &Path, place: &Path, limit: u64) -> Result<Vec<u8>, Why> {
+    let real = inside(base, place)?;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(nix::fcntl::OFlag::O_NONBLOCK.bits())
+        .open(&real)
+        .map_err(|e| why(&e))?;
+    if !file.metadata().map_err(|e| why(&e))?.is_file() {
+        return Err(Why::Malformed("is no file".into()));
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|e| why(&e))?;
+    match bytes.len() as u64 > limit {
+        true => Err(Why::Malformed(format!("is longer than {} MiB", limit >> 20))),
+        false => Ok(bytes),
+    }
 }
 
 #[cfg(test)]

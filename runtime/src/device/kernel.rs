@@ -4,6 +4,7 @@
 
 use super::file::driver;
 use super::node::{BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node};
+use crate::board::Why;
 use crate::soc::{self, Profile};
 use crate::{Error, Result, uapi};
 use nix::errno::Errno;
@@ -75,6 +76,16 @@ impl KernelBoard {
         let profile = soc::detect(Path::new("/"))?;
         Ok(KernelBoard { path: path.into(), profile, version })
     }
+}
+
+/// A node's interface and the name of its driver, for tools: opened, asked, and closed.
+pub(crate) fn identity(path: &Path) -> Result<(DriverVersion, String), Why> {
+    let node = KernelNode::open(path).map_err(|e| match e {
+        Error::Permission { .. } => Why::Denied,
+        Error::NoNode { .. } => Why::Missing,
+        e => Why::Malformed(e.to_string()),
+    })?;
+    node.identity().map_err(|e| Why::Malformed(format!("DRM_IOCTL_VERSION: {e}")))
 }
 
 impl Board for KernelBoard {

@@ -17,6 +17,7 @@ pub(crate) use file::MAX_JOBS;
 pub use file::{File, JOB_TIMEOUT_MS, Job, Pending, TAIL_BYTES};
 pub use in_flight::drain_on_signals;
 pub use in_flight::leave_signals_to_others;
+pub(crate) use kernel::identity;
 pub use kernel::{KernelBoard, KernelNode};
 pub use node::{
     Abilities, BoInfo, Board, Deadline, DriverVersion, JobRef, Mapping, Node, SharedWords,

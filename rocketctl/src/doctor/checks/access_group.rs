@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 use rocket_runtime::board::{Facts, Identity, Stat};
 
@@ -44,8 +44,8 @@ fn run(case: &Case) -> Finding {
         .cause(format!("The node is for the group {group} alone."))
         .seen("/etc/group", format!("{group} without {name}"))
         .fix(
-            format!("sudo usermod -aG {group} {name}"),
+            format!("sudo usermod -aG {} {}", word(group), word(&name)),
             "rocketctl doctor --only access.group",
-            format!("sudo gpasswd -d {name} {group}"),
+            format!("sudo gpasswd -d {} {}", word(&name), word(group)),
         )
 }

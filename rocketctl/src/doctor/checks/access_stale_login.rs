@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 use super::access_group::{asked, listed};
 
@@ -32,5 +32,9 @@ fn run(case: &Case) -> Finding {
         .cause("Log out and in, or start a shell that has the group.")
         .seen("/etc/group", format!("{group} with {name}"))
         .seen("groups of this session", who.groups.join(" "))
-        .fix(format!("newgrp {group}"), "rocketctl doctor --only access.stale-login", "exit")
+        .fix(
+            format!("newgrp {}", word(group)),
+            "rocketctl doctor --only access.stale-login",
+            "exit",
+        )
 }

@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 
 const ID: &str = "board.container";
@@ -29,7 +29,7 @@ fn run(case: &Case) -> Finding {
         .seen(node.path.clone(), format!("{}, {owners}", node.open.clone().unwrap_or_default()))
         .seen(format!("/{marker}"), "there")
         .fix(
-            format!("podman run --device {} --group-add keep-groups IMAGE", node.path),
+            format!("podman run --device {} --group-add keep-groups IMAGE", word(&node.path)),
             "rocketctl doctor --only board.container",
             "podman run IMAGE",
         )

@@ -20,13 +20,19 @@ fn run(case: &Case) -> Finding {
         facts.nodes.iter().find(|n| n.compatible.iter().any(|c| c.contains(part))).map(|n| &n.path)
     };
     if facts.compatible.is_err() && !facts.machine_is_arm() {
-        return simulator(Finding::fail(ID, "no board with a Rockchip NPU"));
+        return simulator(
+            Finding::fail(ID, "no board with a Rockchip NPU")
+                .seen("the processor", facts.machine.clone().unwrap_or_default())
+                .seen("/proc/device-tree", "not there"),
+        );
     }
     let Ok(compatible) = &facts.compatible else {
         let what = "which board this is cannot be seen";
         return Finding::unknown(ID, what, "no /proc/device-tree/compatible");
     };
-    match (with("-rknn-core"), with("-rknpu")) {
+    // A driver that is there with no node of its own drives nothing.
+    let driver = facts.vendor.map(|path| format!("/{path}"));
+    match (with("-rknn-core"), with("-rknpu").or(driver.as_ref().filter(|_| facts.nodes.is_empty()))) {
         (Some(_), None) => Finding::ok(ID, "mainline's device tree"),
         (mainline, Some(vendor)) => Finding::fail(ID, "a vendor kernel")
             .cause(

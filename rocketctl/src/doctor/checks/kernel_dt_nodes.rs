@@ -14,7 +14,7 @@ pub const CHECK: Check = Check {
               start on: by user_overlays of Armbian's armbianEnv.txt, by fdtoverlays of extlinux.conf, or by \
               Debian's u-boot-update. It shows the change and asks first, changes no tree on the disk, and \
               rocketctl overlay remove takes it away, from a rescue system as well (docs/overlay.md).",
-    after: &["board.soc"],
+    after: &["board.soc", "kernel.dtb-stale"],
     about: About::Machine,
     required: true,
     run,
@@ -28,6 +28,12 @@ fn run(case: &Case) -> Finding {
         return Finding::fail(ID, "the device tree has no NPU node").cause(
             "The kernel's device tree is older than the driver (6.18), or another's. Boot the one that \
              came with the kernel.",
+        )
+        .seen("/proc/device-tree", "no node npu@...")
+        .fix(
+            "rocketctl explain kernel.dt-nodes",
+            "rocketctl doctor --only kernel.dt-nodes",
+            "none needed",
         );
     }
     if off.is_empty() {

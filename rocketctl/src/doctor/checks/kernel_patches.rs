@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::{About, Case, Check};
+use super::kernel_module::pending;
 use super::{INSTALL_PATCHES, REMOVE_PATCHES};
 
 const ID: &str = "kernel.patches";
@@ -17,6 +18,9 @@ pub const CHECK: Check = Check {
 
 fn run(case: &Case) -> Finding {
     let facts = &case.facts;
+    if let Some(waits) = pending(facts, ID) {
+        return waits;
+    }
     match (&facts.features, facts.interface()) {
         (Ok(features), _) => {
             Finding::ok(ID, format!("the running driver has {} patches", features.len()))

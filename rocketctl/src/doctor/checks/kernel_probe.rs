@@ -37,14 +37,30 @@ fn run(case: &Case) -> Finding {
     let wanted = facts.nodes.iter().filter(|n| n.enabled).count();
     let nodes = facts.rocket_nodes().count();
     if bound.len() >= wanted && nodes > 0 {
-        return Finding::ok(ID, format!("{} of {wanted} cores, {nodes} accel node", bound.len()));
+        let version = facts.core_versions().first().map(|v| format!(", version {v}"));
+        let version = version.unwrap_or_default();
+        return Finding::ok(
+            ID,
+            format!("{} of {wanted} cores, {nodes} accel node{version}", bound.len()),
+        );
     }
+    let missing: Vec<&str> =
+        facts.nodes.iter().filter(|n| n.enabled).map(|n| n.name.as_str()).collect();
+    let missing = missing.into_iter().filter_map(|n| n.strip_prefix("npu@"));
+    let missing: Vec<&str> =
+        missing.filter(|a| !bound.iter().any(|b| b.split('.').next() == Some(a))).collect();
     let known = ERRORS.iter().find_map(|(text, means)| {
         facts.log_with(text).next().map(|line| (line.text.clone(), *means))
     });
     let mut finding =
         Finding::fail(ID, format!("the driver has {} of {wanted} cores", bound.len()))
-            .seen("/sys/bus/platform/drivers/rocket", bound.join(" "));
+            .seen("/sys/bus/platform/drivers/rocket", bound.join(" "))
+            .seen("without a driver", missing.join(" "));
+    if missing.is_empty() {
+        // The cores are taken, and the node is not there.
+        finding.title = "the driver has its cores and no accel node".into();
+        finding.evidence.truncate(1);
+    }
     finding = match known {
         Some((line, means)) => finding.cause(format!("{means}.")).seen("kernel log", line),
         None => finding.cause("The kernel's log has no line that says why."),

@@ -2,7 +2,9 @@
 
 mod access_group;
 mod access_node;
+mod access_service;
 mod access_stale_login;
+mod access_sudo_env;
 mod board_acpi_boot;
 mod board_container;
 mod board_family;
@@ -15,7 +17,10 @@ mod host_loads_backends;
 mod host_mmproj_device;
 pub mod host_repack;
 mod host_rival;
+mod kernel_config;
 mod kernel_dt_nodes;
+mod kernel_dtb_stale;
+mod kernel_interface;
 mod kernel_late_probe;
 mod kernel_log;
 mod kernel_module;
@@ -36,6 +41,9 @@ mod plugin_path;
 mod plugin_symbols;
 mod speed_autosuspend;
 mod speed_clock;
+mod speed_dmc;
+mod speed_governor;
+mod speed_irq;
 mod speed_power_control;
 
 use super::Check;
@@ -46,10 +54,13 @@ pub const ALL: &[Check] = &[
     board_acpi_boot::CHECK,
     board_family::CHECK,
     board_soc::CHECK,
+    kernel_dtb_stale::CHECK,
     kernel_dt_nodes::CHECK,
     kernel_late_probe::CHECK,
+    kernel_config::CHECK,
     kernel_module::CHECK,
     kernel_probe::CHECK,
+    kernel_interface::CHECK,
     kernel_patches::CHECK,
     kernel_security::CHECK,
     kernel_log::CHECK,
@@ -57,9 +68,14 @@ pub const ALL: &[Check] = &[
     access_node::CHECK,
     access_group::CHECK,
     access_stale_login::CHECK,
+    access_sudo_env::CHECK,
+    access_service::CHECK,
     speed_clock::CHECK,
     speed_power_control::CHECK,
     speed_autosuspend::CHECK,
+    speed_governor::CHECK,
+    speed_irq::CHECK,
+    speed_dmc::CHECK,
     board_thermal::CHECK,
     board_memory::CHECK,
     model_format::CHECK,

@@ -20,7 +20,7 @@ const ENOUGH: f64 = 80.0;
 
 fn run(case: &Case) -> Finding {
     let Some((model, header)) =
-        case.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
+        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
     else {
         return Finding::unknown(ID, "what fits", "the model's header is not known");
     };

@@ -16,7 +16,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(case: &Case) -> Finding {
-    let Some(model) = &case.model else {
+    let Some(model) = &case.named.model else {
         return Finding::unknown(ID, "no model", "none was named");
     };
     let shown = model.path.display().to_string();

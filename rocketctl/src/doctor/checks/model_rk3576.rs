@@ -18,7 +18,7 @@ pub const CHECK: Check = Check {
 
 fn run(case: &Case) -> Finding {
     let Some((model, header)) =
-        case.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
+        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
     else {
         return Finding::unknown(ID, "the RK3576", "the model's header is not known");
     };

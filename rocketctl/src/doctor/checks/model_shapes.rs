@@ -21,7 +21,7 @@ const WORTH: f64 = 5.0;
 
 fn run(case: &Case) -> Finding {
     let Some((model, header)) =
-        case.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
+        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
     else {
         return Finding::unknown(ID, "the model's shapes", "its header is not known");
     };

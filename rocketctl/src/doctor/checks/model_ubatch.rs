@@ -20,7 +20,7 @@ const LARGE: u64 = 2048;
 
 fn run(case: &Case) -> Finding {
     let Some((model, header)) =
-        case.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
+        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
     else {
         return Finding::unknown(ID, "the micro-batch", "the model's header is not known");
     };

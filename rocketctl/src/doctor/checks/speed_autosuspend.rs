@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::{About, Case, Check};
+use super::kernel_module::pending;
 use super::{INSTALL_RULES, REMOVE_RULES};
 
 const ID: &str = "speed.autosuspend";
@@ -20,6 +21,9 @@ const ENOUGH_MS: i64 = 200;
 
 fn run(case: &Case) -> Finding {
     let facts = &case.facts;
+    if let Some(waits) = pending(facts, ID) {
+        return waits;
+    }
     let Some(core) = facts.power.first() else {
         return Finding::unknown(ID, "when cores are switched off", "the driver has no core");
     };

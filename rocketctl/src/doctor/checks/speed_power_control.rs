@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, word};
 use super::super::{About, Case, Check};
 
 const ID: &str = "speed.power-control";
@@ -21,7 +21,7 @@ fn run(case: &Case) -> Finding {
             .cause("It never rests, and the clock is never parked.")
             .seen(format!("{}/control", core.path), "on")
             .fix(
-                format!("echo auto | sudo tee {}/control", core.path),
+                format!("echo auto | sudo tee {}", word(&format!("{}/control", core.path))),
                 "rocketctl doctor --only speed.power-control",
                 "none: on is never right",
             ),

@@ -3,7 +3,7 @@
 
 use super::super::finding::{Finding, Report, Status};
 use super::super::named::Options;
-use super::super::{checks, examine_named};
+use super::super::{checks, look, opened};
 use super::{Board, well_formed};
 use crate::elf::stubs::{compile, libc, library};
 use std::env::consts::ARCH;
@@ -54,7 +54,7 @@ impl System {
     }
 
     fn ask(&self) -> Report {
-        let report = examine_named(self.board.0.path(), &self.options).unwrap();
+        let report = look(&opened(self.board.0.path()).unwrap(), &self.options).unwrap();
         well_formed(&report);
         report
     }
@@ -89,7 +89,7 @@ fn nothing_is_said_of_what_nobody_named() {
     let ids: Vec<&str> = knobs.findings.iter().filter(named).map(|f| f.id).collect();
     assert_eq!(ids, ["plugin.knobs"]);
     let missing = System::new().host("/opt/none");
-    let error = examine_named(missing.board.0.path(), &missing.options).unwrap_err();
+    let error = look(&opened(missing.board.0.path()).unwrap(), &missing.options).unwrap_err();
     assert!(error.to_string().contains("/opt/none"), "{error}");
 }
 

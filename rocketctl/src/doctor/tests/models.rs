@@ -1,7 +1,7 @@
 //! Models that were named: what the doctor says of each on a board, and nothing without one.
 
 use super::{Board, well_formed};
-use crate::doctor::examine;
+use crate::doctor::{Options, look, opened};
 use crate::doctor::finding::{Finding, Status};
 use crate::model::write::{Gguf, llama, whisper};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ impl Case {
     }
 
     fn all(&self) -> Vec<Finding> {
-        let report = examine(self.0.0.path(), Some(&self.path())).unwrap();
+        let report = of_model(self.0.0.path(), &self.path()).unwrap();
         well_formed(&report);
         report.findings.into_iter().filter(|f| f.id.starts_with("model.")).collect()
     }
@@ -48,6 +48,10 @@ impl Case {
         std::fs::write(self.path(), model).unwrap();
         self.all()
     }
+}
+
+fn of_model(root: &Path, model: &Path) -> anyhow::Result<Report> {
+    look(&opened(root)?, &Options { model: Some(model.into()), ..Options::default() })
 }
 
 fn one(of: &[Finding], id: &str) -> Finding {
@@ -105,7 +109,7 @@ fn what_is_no_model_is_said_once() {
     }
     assert!(bytes > head.len() as u64);
     // One that is not there is not known; nothing is made up of it.
-    let missing = examine(case.0.0.path(), Some(Path::new("/nonexistent.gguf"))).unwrap();
+    let missing = of_model(case.0.0.path(), Path::new("/nonexistent.gguf")).unwrap();
     let known: Vec<_> =
         missing.findings.iter().filter(|f| f.id.starts_with("model.")).map(|f| f.status).collect();
     assert_eq!(known, [Status::Unknown; 6]);
