@@ -2,6 +2,7 @@
 //! setting, or a patch of the kernel.
 
 use crate::doctor::{checks, finding::wrapped};
+use crate::load_test;
 use crate::patch::{catalog, headers};
 use crate::selftest::TESTS;
 use crate::udev;
@@ -60,6 +61,7 @@ fn entries() -> Result<Vec<Entry>> {
     }
     all.extend(headers::CHECKS.iter().map(|(id, text)| entry(id, "finding", text.to_string())));
     all.extend(udev::ids().filter_map(|id| Some(entry(id, "finding", udev::explain(id)?))));
+    all.extend(load_test::explained().map(|(id, text)| entry(id, "finding", text.to_owned())));
     all.extend(TESTS.iter().map(|t| entry(t.id, "test", t.explain.to_owned())));
     for r in REASONS {
         let text = format!("An operation stays on the CPU: {}", r.sentence());

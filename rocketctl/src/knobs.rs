@@ -109,7 +109,7 @@ fn below(root: &Root, path: &Path) -> io::Result<Option<Vec<u8>>> {
         Ok(bytes) => Ok(Some(bytes)),
         Err(Absent { why: Why::Missing, .. }) => Ok(None),
         Err(Absent { why: Why::Denied, .. }) => Err(io::ErrorKind::PermissionDenied.into()),
-        Err(Absent { why: Why::Malformed(what), .. }) => Err(io::Error::other(what)),
+        Err(absent) => Err(io::Error::other(absent.to_string())),
     }
 }
 

@@ -4,6 +4,7 @@
 use super::{Source, small};
 use crate::sample::{Client, Raw, Sample, TimeSource};
 use rocket_runtime::board::Root;
+use rocket_runtime::board::fdinfo::{self, FdInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::ErrorKind;
@@ -23,15 +24,6 @@ impl Clients {
     pub fn below(root: &Path) -> Clients {
         Clients { proc: root.join("proc") }
     }
-}
-
-/// What the files of a process that are the node say.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Usage {
-    /// ns by core number.
-    busy: BTreeMap<usize, u64>,
-    resident: Option<u64>,
-    client: Option<u64>,
 }
 
 impl Source for Clients {
@@ -85,20 +77,25 @@ impl Seen {
             if !fs::read_link(fd.path()).is_ok_and(|target| target == node) {
                 continue;
             }
-            let usage = small(&process.join("fdinfo").join(fd.file_name()), 1 << 16)
-                .map(|text| usage(&text));
             let resident = found.get_or_insert(None::<u64>);
-            let Ok(usage) = usage else { continue };
-            self.silent += usize::from(usage.busy.is_empty());
-            if usage.client.is_some_and(|c| !self.clients.insert(c)) {
+            let Ok(text) = small(&process.join("fdinfo").join(fd.file_name()), 1 << 16) else {
+                continue;
+            };
+            let Some(info) = fdinfo::parse(&text).filter(|i| engines(i).next().is_some()) else {
+                self.silent += 1;
+                continue;
+            };
+            if info.client.is_some_and(|c| !self.clients.insert(c)) {
                 continue;
             }
-            for (core, ns) in usage.busy {
+            for (core, ns) in engines(&info) {
                 let sum = self.busy.entry(core).or_default();
                 *sum = sum.saturating_add(ns);
             }
-            if let Some(bytes) = usage.resident {
-                *resident = Some(resident.unwrap_or(0).saturating_add(bytes));
+            if let Some(regions) = info.memory.get("resident") {
+                let bytes =
+                    regions.values().fold(resident.unwrap_or(0), |sum, b| sum.saturating_add(*b));
+                *resident = Some(bytes);
             }
         }
         let resident = match found? {
@@ -123,30 +120,11 @@ impl Seen {
     }
 }
 
-/// Of a file's fdinfo (the kernel's drm-usage-stats).
-pub fn usage(text: &str) -> Usage {
-    let mut found = Usage::default();
-    for line in text.lines() {
-        let Some((key, value)) = line.split_once(':') else { continue };
-        let mut words = value.split_whitespace();
-        let Some(number) = words.next().and_then(|n| n.parse::<u64>().ok()) else { continue };
-        let unit = words.next();
-        if let Some(core) = key.strip_prefix("drm-engine-npu").and_then(|c| c.parse().ok()) {
-            if unit == Some("ns") {
-                found.busy.insert(core, number);
-            }
-        } else if key == "drm-client-id" {
-            found.client = Some(number);
-        } else if key == "drm-resident-memory" || key.starts_with("drm-resident-") {
-            let factor = match unit {
-                Some("KiB") => 1 << 10,
-                Some("MiB") => 1 << 20,
-                _ => 1,
-            };
-            found.resident = Some(number.saturating_mul(factor));
-        }
-    }
-    found
+/// ns of a core, by its name in fdinfo.
+fn engines(info: &FdInfo) -> impl Iterator<Item = (usize, u64)> {
+    info.engines
+        .iter()
+        .filter_map(|(name, ns)| Some((name.strip_prefix("npu")?.parse().ok()?, *ns)))
 }
 
 #[cfg(test)]
@@ -154,16 +132,6 @@ mod tests {
     use super::*;
     use crate::sample::Core;
     use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_files_usage() {
-        let text = "pos:\t0\nflags:\t02400002\ndrm-driver:\trocket\ndrm-client-id:\t7\ndrm-engine-npu0:\t1500 ns\n\
-                    drm-engine-npu2:\t9 ns\ndrm-cycles-npu0:\t88\ndrm-resident-memory:\t12 KiB\ndrm-engine-npu1: 4 us\n";
-        let u = usage(text);
-        assert_eq!(u.busy, BTreeMap::from([(0, 1500), (2, 9)]));
-        assert_eq!((u.client, u.resident), (Some(7), Some(12 << 10)));
-        assert_eq!(usage("drm-engine-npu0: -1 ns\n\0:x\n"), Usage::default());
-    }
 
     fn proc(files: &[(u32, u32, &str)]) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();

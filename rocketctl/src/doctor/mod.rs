@@ -70,16 +70,14 @@ pub struct Case {
 
 impl Case {
     /// Reads it all, once.
-    fn read(root: &Root, options: &Options) -> Result<Case> {
+    ///
+    /// # Errors
+    /// What was named cannot be.
+    pub fn read(root: &Root, options: &Options) -> Result<Case> {
         let facts = Facts::read(root);
         let environment = root.environment();
         let named = Named::read(root, options, &facts, &environment)?;
         Ok(Case { facts, environment, named })
-    }
-
-    /// The machine with what was named already.
-    pub fn of_named(root: &Root, named: Named) -> Case {
-        Case { facts: Facts::read(root), environment: root.environment(), named }
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.

@@ -9,8 +9,8 @@ mod models;
 mod rules;
 mod speed;
 
-use super::{checks, examine, look, opened, Options};
 use super::finding::{Finding, Report, Status};
+use super::{Options, checks, examine, look, opened};
 pub use rules::well_formed;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -73,7 +73,8 @@ impl Board {
 
     /// The same, with a service.
     fn ask_for(&self, service: &str) -> Report {
-        let report = super::look(&super::opened(self.0.path()).unwrap(), Some(service)).unwrap();
+        let options = Options { as_service: Some(service.into()), ..Options::default() };
+        let report = look(&opened(self.0.path()).unwrap(), &options).unwrap();
         well_formed(&report);
         report
     }

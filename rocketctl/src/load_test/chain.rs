@@ -57,9 +57,9 @@ const STEPS: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// What a step is about, for `rocketctl explain`.
-pub fn explain(id: &str) -> Option<&'static str> {
-    STEPS.iter().find(|(_, i, _)| *i == id).map(|(_, _, text)| *text)
+/// What each step is about, by id, for `rocketctl explain`.
+pub fn explained() -> impl Iterator<Item = (&'static str, &'static str)> {
+    STEPS.iter().map(|(_, id, text)| (*id, *text))
 }
 
 /// One line of the program.

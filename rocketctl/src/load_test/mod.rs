@@ -7,10 +7,10 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{explain, lines};
+pub use chain::{explained, lines};
 
 use crate::doctor::finding::{Finding, Report, Status};
-use crate::doctor::{Case, Named, Options, findings};
+use crate::doctor::{Case, Options, findings};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -72,9 +72,9 @@ fn examine(
     program: &std::path::Path,
     limit: Duration,
 ) -> Result<Report> {
-    let options = Options { host: Some(host.to_owned()), plugin: Some(plugin.to_owned()) };
-    let environment = root.environment();
-    let case = Case::of_named(root, Named::read(root, &options, &environment)?);
+    let (host_path, plugin_path) = (Some(host.to_owned()), Some(plugin.to_owned()));
+    let options = Options { host: host_path, plugin: plugin_path, ..Options::default() };
+    let case = Case::read(root, &options)?;
     let told = findings(&case).findings.into_iter().filter(|f| STATIC.contains(&f.id));
     let mut told: Vec<Finding> = told.filter(Finding::needs_action).collect();
     let stops =

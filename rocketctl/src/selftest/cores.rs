@@ -7,7 +7,7 @@
 use super::draw::Draw;
 use super::judge::{self, Done};
 use crate::npu::Npu as Device;
-use rocket_runtime::board::Root;
+use rocket_runtime::board::{Root, irq};
 use rocket_runtime::device::Board;
 use rocket_runtime::matmul::{Fp16, Int8, Matrix, Npu, Operand, Options, Rows, Summation};
 use rocket_runtime::{Error, Result};
@@ -173,20 +173,12 @@ fn delta(before: &Counts, after: &Counts) -> Counts {
 }
 
 /// Interrupts of each NPU core, over all CPUs, by core name. A core shares its line with its IOMMU (D.6).
-pub fn interrupts(text: &str) -> Vec<Core> {
-    let mut lines = text.lines();
-    let cpus = lines.next().unwrap_or_default().split_whitespace().count();
+fn interrupts(text: &str) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
-    for line in lines.take(4096) {
-        let Some((_, rest)) = line.split_once(':') else { continue };
-        let words: Vec<&str> = rest.split_whitespace().collect();
-        let name = words.iter().map(|w| w.trim_end_matches(',')).find(|w| w.ends_with(".npu"));
-        let Some(name) = name else { continue };
-        let counts: Option<Vec<u64>> =
-            words.iter().take(cpus).map(|w| w.parse::<u64>().ok()).collect();
-        let Some(counts) = counts.filter(|c| c.len() == cpus) else { continue };
-        let jobs = counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-        cores.push(Core { name: name.to_owned(), jobs });
+    for line in irq::parse(text).unwrap_or_default() {
+        let jobs = line.counts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+        let name = line.names.into_iter().find(|n| n.ends_with(".npu"));
+        cores.extend(name.map(|name| Core { name, jobs }));
     }
     cores.sort_by(|a, b| a.name.cmp(&b.name));
     cores

@@ -1,8 +1,8 @@
 //! Models that were named: what the doctor says of each on a board, and nothing without one.
 
 use super::{Board, well_formed};
-use crate::doctor::{Options, look, opened};
 use crate::doctor::finding::{Finding, Status};
+use crate::doctor::{Options, look, opened};
 use crate::model::write::{Gguf, llama, whisper};
 use std::path::{Path, PathBuf};
 
@@ -50,7 +50,7 @@ impl Case {
     }
 }
 
-fn of_model(root: &Path, model: &Path) -> anyhow::Result<Report> {
+fn of_model(root: &Path, model: &Path) -> anyhow::Result<crate::doctor::Report> {
     look(&opened(root)?, &Options { model: Some(model.into()), ..Options::default() })
 }
 
