@@ -9,7 +9,7 @@ use super::undo::{Undone, take_back};
 use super::{Plan, Step, emit, show};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -204,7 +204,13 @@ fn steps(
     let mut run = Run { place, journal: &journal, number, deeds: Vec::new(), commands: Vec::new() };
     let done = run.all(disk, plan, begin, out);
     let Run { deeds, commands, .. } = run;
-    let Err(e) = done else { return Ok(commands) };
+    let Err(mut e) = done else { return Ok(commands) };
+    let read_only = |c: &(dyn std::error::Error + 'static)| {
+        c.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    };
+    if e.chain().any(read_only) {
+        e = e.context("this system is read-only there; --emit DIR writes the files elsewhere");
+    }
     let mut undone = Undone::default();
     let made = journal.made.clone();
     let back = take_back(disk, place, &journal, number, &deeds, &mut undone)

@@ -33,7 +33,7 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
     plan = plan.step(group(root, facts, named.user.as_deref()));
     plan.steps.extend(crate::udev::steps(root, facts));
     plan = plan
-        .step(kept_clock(root, takes_rates || named.elsewhere))
+        .step(kept_clock(root, facts, takes_rates || named.elsewhere))
         .step(early(root, facts))
         .step(driver);
     if facts.wanted_hz.is_ok() {
@@ -49,8 +49,8 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
     Ok((plan.step(plugin), path))
 }
 
-fn kept_clock(root: &Root, takes_rates: bool) -> Step {
-    let mut step = match clock::keep_step(root, VALIDATED) {
+fn kept_clock(root: &Root, facts: &Facts, takes_rates: bool) -> Step {
+    let mut step = match clock::keep_step(root, facts, VALIDATED) {
         Ok(step) => step,
         Err(e) => Step::new("clock-keep", "", "").given(State::Cannot(format!("{e:#}"))).optional(),
     };
@@ -58,7 +58,7 @@ fn kept_clock(root: &Root, takes_rates: bool) -> Step {
     step.why = "The NPU boots at 200 MHz; at 600 prefill is about 1.4 times as fast (reported), at the stock voltage."
         .into();
     match takes_rates {
-        true => step,
+        true => step.optional(),
         false => {
             let why = "only the patched driver can raise it";
             step.given(State::Cannot(why.into())).optional()

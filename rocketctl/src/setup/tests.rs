@@ -145,6 +145,20 @@ fn each_step_goes_back() {
     }
 }
 
+/// Whatever fails, and wherever the power goes. There is a folder for the journal, as on every system.
+#[test]
+fn every_fault_of_the_whole_plan() {
+    let (_dir, plugin) = object(BACKEND, true);
+    let named = Named { plugin: Some(plugin), user: Some("ann".into()), ..Named::default() };
+    let board = Board::of("rk3588-series")
+        .set("sys/module/rocket/parameters/rocket_npu_clk_hz", "0\n")
+        .set("etc/passwd", "ann:x:1001:1001::/:\n");
+    fs::create_dir_all(board.path().join("var/lib")).unwrap();
+    let root = Root::open(board.path()).unwrap();
+    let (plan, _) = plan(&root, &Facts::read(&root), &named).unwrap();
+    crate::change::tests::survives(board.path(), &plan);
+}
+
 /// What setup cannot mend: the cause, the way out, and nothing changed.
 #[test]
 fn boards_that_need_something_else_first() {
@@ -275,6 +289,13 @@ fn which_plugin() {
     assert!(refused(&uses).contains("exports no"), "one that only calls it");
     let text = tempfile::NamedTempFile::new().unwrap();
     assert!(refused(text.path()).contains("no ELF"));
+    let whole = fs::read(&other).unwrap();
+    for cut in (0..whole.len()).step_by(97) {
+        crate::fuzz::plugin_file(&whole[..cut]);
+        let mut odd = whole.clone();
+        odd[cut] ^= 0xff;
+        crate::fuzz::plugin_file(&odd);
+    }
     assert!(refused(Path::new("/nonexistent.so")).contains("No such file"));
     assert!(refused(Path::new("/dev/zero")).contains("no file"));
     let packaged = Board::of("rk3588-stock").set("usr/lib/ggml-rocket/libggml-rocket.so", "x");
