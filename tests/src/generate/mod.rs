@@ -8,6 +8,7 @@
 //! spread widely enough that a rounding in the last matrix is seen in a divergence.
 
 mod draw;
+mod families;
 mod file;
 mod hybrid;
 mod llama;
@@ -24,6 +25,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 pub use draw::Kind;
+pub use families::family;
 pub use file::Value;
 pub use hybrid::hybrid;
 pub use llama::{dense, tiny};

@@ -284,8 +284,136 @@ fn host_forecast_of_latent_attention_is_what_runs() {
 }
 
 /// A third micro-batch of a few tokens, after which the cache is longer than any window.
+const TAIL: Case = Case { prompt: 1044, ubatch: 512, flash: true, repack: true };
+
 #[test]
-fn host_forecast_of_a_tail_is_what_runs() {
+fn host_forecast_of_a_small_model_is_what_runs() {
+    let recipe = generate::tiny(generate::Kind::F16);
+    of_recipe(&recipe);
+    check(&Setup { model: file_of(&recipe), ..Setup::named() }, TAIL, true);
+}
+
+/// What families multiply: in micro-batches longer and shorter than a window, with and without flash attention.
+#[test]
+fn host_forecast_of_each_family_is_what_runs() {
+    for name in ["qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3"] {
+        let s = Setup { model: file_of(&generate::family(name)), ..Setup::named() };
+        check(&s, TAIL, true);
+        for flash in [true, false] {
+            check(&s, Case { prompt: 600, ubatch: 64, flash, repack: false }, true);
+        }
+    }
+    let s = Setup { model: file_of(&generate::hybrid()), ..Setup::named() };
+    check(&s, Case { prompt: 130, ubatch: 64, flash: true, repack: true }, true);
+}
+
+/// What a forecast says of the NPU is what its counters show of `runs` prefills, in a host that lists nothing.
+fn counters_alone(
+    s: &Setup,
+    mut c: Command,
+    arguments: &[&str],
+    runs: u64,
+    keep: impl Fn(&Key) -> bool,
+) {
+    let folder = s.scratch.path().join("counters");
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    knobs(&mut c)
+        .env("GGML_BACKEND_PATH", &s.plugin)
+        .env("ROCKET_DEVICE", "sim")
+        .env("ROCKET_COUNTERS", &folder);
+    run(&mut c);
+    let rows = scan(&[folder]).pop().expect("counters").figures.expect("figures").rows;
+    let mut c = Command::new(named("ROCKET_TEST_ROCKETCTL"));
+    knobs(
+        c.arg("forecast")
+            .args(["--json", "--soc", "rk3588", "--host-cpu", cpu()[1]])
+            .args(arguments),
+    );
+    let json: Value = serde_json::from_slice(&run(&mut c).stdout).expect("JSON");
+    let (npu, _) = forecast(&json, "npu");
+    let npu = npu.into_iter().map(|(key, work)| (key, work.map(|n| n * runs))).collect();
+    let (mut ran, _) = counted(&rows, Place::Npu);
+    ran.retain(|key, _| keep(key));
+    differs(&classed(&npu), &ran, &format!("{arguments:?}: forecast and counters of the NPU"));
+    // With the reasons for the rest of it.
+    let (_, why) = forecast(&json, "cpu");
+    let (_, given) = counted(&rows, Place::Declined);
+    let missing: Vec<_> = why.difference(&given).filter(|(key, _)| keep(key)).collect();
+    assert!(missing.is_empty(), "{arguments:?}: not among the reasons: {missing:#?}\n{given:#?}");
+    let sum = ran.values().fold([0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
+    println!("{arguments:?}: {sum:?} ops and MACs on the NPU");
+}
+
+#[test]
+fn host_forecast_of_whisper_is_what_runs() {
+    let s = Setup::named();
+    for file in ["whisper-base-f16.bin", "whisper-base-q5_0.bin", "whisper-base-q8_0.bin"] {
+        let model = s.model_named(file);
+        let mut c = s.command_with("whisper-cli", |c| {
+            c.arg("--cpu").arg(cpu()[0]);
+        });
+        c.arg("-m")
+            .arg(&model)
+            .arg("-f")
+            .arg(s.model_named("jfk.wav"))
+            .args(["-nt", "-t", "2", "-bs", "1"]);
+        // One window of 30 s.
+        counters_alone(&s, c, &[model.to_str().expect("text")], 1, |_| true);
+    }
+}
+
+#[test]
+fn host_forecast_of_an_embedder_is_what_runs() {
+    let s = Setup { model: Setup::named().model_named("minilm-f16.gguf"), ..Setup::named() };
+    let text = s.scratch.path().join("text.txt");
+    std::fs::write(&text, crate::first_words(100)).expect("writes");
+    let out = run(s
+        .command("llama-tokenize")
+        .arg("-m")
+        .arg(&s.model)
+        .arg("-f")
+        .arg(&text)
+        .arg("--show-count"));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    let tokens = said
+        .lines()
+        .rev()
+        .find_map(|l| l.strip_prefix("Total number of tokens: "))
+        .expect("a count");
+    for flash in ["on", "off"] {
+        let mut c = s.command_with("llama-embedding", |c| {
+            c.arg("--cpu").arg(cpu()[0]);
+        });
+        c.arg("-m").arg(&s.model).arg("-f").arg(&text).args([
+            "-nr",
+            "-t",
+            "2",
+            "--no-warmup",
+            "-fa",
+            flash,
+        ]);
+        let model = s.model.to_str().expect("text");
+        let arguments =
+            [model, "--prompt", tokens.trim(), "--flash-attn", flash, "--repack", "off"];
+        counters_alone(&s, c, &arguments, 1, |_| true);
+    }
+}
+
+/// The encoder of pictures, on the device that is named; the text model beside it is narrower than all of it.
+#[test]
+fn host_forecast_of_a_projector_is_what_runs() {
     let s = Setup { model: file_of(&generate::tiny(generate::Kind::F16)), ..Setup::named() };
-    check(&s, Case { prompt: 1044, ubatch: 512, flash: true, repack: true }, true);
+    let encoder = file_of(&generate::siglip(256));
+    let picture = s.scratch.path().join("picture.ppm");
+    std::fs::write(&picture, generate::image()).expect("writes");
+    let mut c = s.command_with("llama-mtmd-cli", |c| {
+        c.arg("--cpu").arg(cpu()[0]);
+    });
+    c.arg("-m").arg(&s.model).arg("--mmproj").arg(&encoder).arg("--image").arg(&picture);
+    c.args(["-p", "What is it?", "-n", "1", "--temp", "0", "--chat-template", "vicuna"]);
+    c.args(["-t", "2", "--no-warmup"]).env("MTMD_BACKEND_DEVICE", "ROCKET");
+    let own = |key: &Key| key.2 >= 1152 || key.2 == 72;
+    // Shown whole, and once more as its only tile.
+    counters_alone(&s, c, &[encoder.to_str().expect("text")], 2, own);
 }
