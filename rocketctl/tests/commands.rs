@@ -144,3 +144,31 @@ fn pages_and_completions_are_written() {
     assert_eq!(status(&["man", "/nowhere"]), 2);
     assert!(text(&run(&["completions", "bash"]).stdout).contains("_rocketctl"));
 }
+
+/// The series of this repository on a source: conflicts are named, and nothing is half done.
+#[test]
+fn patches_of_a_source_and_of_a_module() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("rocket_job.c");
+    std::fs::write(&job, "int rocket_job_run(void)\n{\n\treturn 0;\n}\n").unwrap();
+    let source = dir.path().display().to_string();
+    let patches = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernel-patches");
+    let done = run(&["patch", "apply", &source, "--patches", patches, "--yes"]);
+    let said = text(&done.stderr);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("nothing was changed") && said.contains("domain-allocator"), "{said}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let series = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/boards/rk3588-series");
+    let (status, output) = json(&["patch", "status", "--root", series, "--json"]);
+    let states = output["patches"].as_array().unwrap();
+    let of = |id: &str| states.iter().find(|p| p["id"] == id).unwrap()["state"].clone();
+    assert_eq!((&output["schema"], of("keep-attached")), (&1.into(), "applied".into()));
+    assert_eq!(output["exit"], status);
+    let stock = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/boards/rk3588-stock");
+    let (status, output) = json(&["patch", "status", "--root", stock, "--json"]);
+    assert_eq!((status, &output["exit"]), (1, &1.into()));
+    let laptop = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/boards/laptop");
+    assert_eq!(self::status(&["patch", "status", "--root", laptop]), 3);
+    assert_eq!(self::status(&["patch", "check", "--root", stock]), 1);
+    assert_eq!(self::status(&["patch", "check", "--root", stock, "--release", "../x"]), 2);
+}

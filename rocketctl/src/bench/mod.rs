@@ -87,7 +87,7 @@ struct Output {
     board: String,
     /// Then times are the cost model's.
     simulated: bool,
-    /// The NPU's, for comparison.
+    /// The running one's release; what could not be read is null.
     kernel: Option<String>,
     model: Option<String>,
     governor: Option<String>,

@@ -163,13 +163,17 @@ fn symvers(root: &Root, build: &str, release: &str) -> Finding {
 
 fn compiler(root: &Root) -> Finding {
     let folders = ["usr/bin", "usr/local/bin", "bin"];
+    // A tree that was collected has no programs at all.
+    if folders.iter().all(|f| root.exists(f) != Ok(true)) {
+        return Finding::unknown(COMPILER, "gcc and make", "this tree holds no programs");
+    }
     let lacks: Vec<&str> = ["gcc", "make"]
         .into_iter()
         .filter(|tool| !folders.iter().any(|f| root.exists(&format!("{f}/{tool}")) == Ok(true)))
         .collect();
     match lacks[..] {
         [] => Finding::ok(COMPILER, "gcc and make are there"),
-        _ => Finding::fail(COMPILER, format!("{} is not installed", lacks.join(" and ")))
+        _ => Finding::fail(COMPILER, format!("not installed: {}", lacks.join(", ")))
             .cause("A module is built by both.")
             .fix("sudo apt install gcc make", VERIFY, "sudo apt remove gcc make"),
     }
@@ -263,6 +267,11 @@ mod tests {
         assert_eq!(bad(&dir, R, plenty), [(CONFIG, Status::Fail)]);
         std::fs::remove_file(at(".config")).unwrap();
         assert_eq!(bad(&dir, R, plenty), [(CONFIG, Status::Unknown)]);
+        std::fs::remove_file(dir.path().join("usr/bin/make")).unwrap();
+        let compiler = |status| [(CONFIG, Status::Unknown), (COMPILER, status)];
+        assert_eq!(bad(&dir, R, plenty), compiler(Status::Fail));
+        std::fs::remove_dir_all(dir.path().join("usr/bin")).unwrap();
+        assert_eq!(bad(&dir, R, plenty), compiler(Status::Unknown));
     }
 
     /// One root, one finding: what lies in the headers is not looked at where there are none.

@@ -10,7 +10,7 @@ mod source;
 mod tree;
 
 use crate::change::{self, How, Options};
-use crate::doctor::finding::{Report, Status::Fail};
+use crate::doctor::finding::{Report, Status::Fail, wrapped};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use catalog::{Patch, Tier, catalog};
@@ -189,8 +189,8 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
             if let Some(variant) = &planned.variant {
                 writeln!(out, "first {variant}: this source is older than the series")?;
             }
-            writeln!(out, "to apply: {}", words(&planned.applied))?;
-            writeln!(out, "there already: {}\n", words(&planned.skipped))?;
+            write!(out, "{}", paragraph("to apply: ", &words(&planned.applied)))?;
+            writeln!(out, "{}", paragraph("there already: ", &words(&planned.skipped)))?;
             let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
             let plan = tree::changes(&tree, &planned);
             change::carry_out(&tree.dir, &plan, &options, &mut out)?.ended(globals)
@@ -347,7 +347,7 @@ fn status(all: &[Patch], dir: Option<&Path>, globals: &Globals) -> Result<ExitCo
     let mut out = format!("{source}\n{}", table(&lines));
     for (words, ids) in [("and not there", &lacking), ("and not known", &unknown)] {
         if !ids.is_empty() {
-            out += &format!("\nrequired, {words}: {}\n", ids.join(", "));
+            out += &format!("\n{}", paragraph(&format!("required, {words}: "), &ids.join(", ")));
         }
     }
     if !lacking.is_empty() {
@@ -397,9 +397,20 @@ fn table(lines: &[Line<'_>]) -> String {
         };
         let state = l.state.map(|s| format!("{:<10}", s.word())).unwrap_or_default();
         let alias = l.alias.unwrap_or("");
-        out += &format!("{state}{:<20} {alias:<3} {tier:<12} {}\n", l.id, l.title);
+        let head = format!("{state}{:<20} {alias:<3} {tier:<12} ", l.id);
+        out += &paragraph(&head, l.title);
     }
     out
+}
+
+/// A head and words beside it, in lines of 80.
+fn paragraph(head: &str, words: &str) -> String {
+    let lines = wrapped(words, 80 - head.len());
+    let line = |(i, l): (usize, &String)| match i {
+        0 => format!("{head}{l}\n"),
+        _ => format!("{:w$}{l}\n", "", w = head.len()),
+    };
+    lines.iter().enumerate().map(line).collect()
 }
 
 #[cfg(test)]
@@ -546,6 +557,17 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("rocket_job.c"), driver(tail)).unwrap();
             assert_eq!(of(dir.path(), "task-array"), want, "{tail}");
+        }
+    }
+
+    #[test]
+    fn tables_have_eighty_columns() {
+        let all = catalog().unwrap();
+        for state in [None, Some(State::Conflicts)] {
+            let lines: Vec<Line<'_>> = all.iter().map(|p| line(p, state)).collect();
+            let text = table(&lines);
+            assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
+            assert!(text.lines().count() >= all.len() && text.contains("keep-attached"));
         }
     }
 

@@ -121,8 +121,8 @@ pub fn plan(tree: &Tree, series: &Series, catalog: &[Patch]) -> Result<Planned> 
         let patch = catalog.iter().find(|p| p.id == id);
         patch.is_some_and(|p| super::state(p, &source) == State::Applied)
     };
-    // What goes first is mainline's own later change: on a tree that has a part of the series nobody knows.
-    let bases = std::iter::once(None).chain(series.variants.iter().map(Some));
+    // A variant is mainline's own later change: where it fits it is missing, also if the series goes in without it.
+    let bases = series.variants.iter().map(Some).chain(std::iter::once(None));
     let mut farthest: Option<(usize, String)> = None;
     for base in bases {
         match on_base(tree, series, base, &there)? {
@@ -308,6 +308,12 @@ mod tests {
         let planned = f.plan().unwrap();
         assert_eq!(planned.variant.as_deref(), Some("1.0-mainline.patch"));
         assert!(planned.files["drivers/accel/rocket/rocket_job.c"].contains("return 2"));
+        // It is missing also where the series would go in without it.
+        let variant = "--- a/drivers/accel/rocket/rocket_job.c\n+++ b/drivers/accel/rocket/rocket_job.c\n@@ -4 +4 @@\n-\tret = 0;\n+\tret = -1;\n";
+        let f = Fixture::new(JOB);
+        std::fs::write(f.0.path().join("patches/variants/1.0-mainline.patch"), variant).unwrap();
+        let text = &f.plan().unwrap().files["drivers/accel/rocket/rocket_job.c"];
+        assert!(text.contains("ret = -1") && text.contains("return 2"), "{text}");
     }
 
     /// The patch, the file and the hunk are named, and no file is touched.
