@@ -26,7 +26,7 @@ pub use facts::{AccelNode, CorePower, DtNode, Facts, Module};
 pub use kconfig::KernelConfig;
 pub use reading::{Absent, Reading, Why};
 pub use root::{Kept, Root};
-pub use side::{Identity, LogLine, Stat, of_interest};
+pub use side::{Identity, LogLine, Stat, of_interest, parse_log};
 
 use std::path::Path;
 

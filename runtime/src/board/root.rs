@@ -315,7 +315,7 @@ impl Root {
         const FILE: &str = "cmd/dmesg.txt";
         let lines = match self.is_live() {
             true => self.read("dev/kmsg", |_, _| side::kernel_log())?,
-            false => self.text(FILE)?.lines().map(side::log_line).collect(),
+            false => side::parse_log(&self.text(FILE)?),
         };
         self.keep(FILE, || Kept::File(side::log_text(&lines).into()));
         Ok(lines)

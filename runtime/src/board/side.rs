@@ -121,8 +121,13 @@ pub(super) fn id_line(text: &str) -> Option<Identity> {
     Some(Identity { uid, name, groups: groups? })
 }
 
+/// A kernel's log as `dmesg` prints it.
+pub fn parse_log(text: &str) -> Vec<LogLine> {
+    text.lines().map(log_line).collect()
+}
+
 /// `[    5.123456] text`, or text alone.
-pub(super) fn log_line(line: &str) -> LogLine {
+fn log_line(line: &str) -> LogLine {
     let timed = line.strip_prefix('[').and_then(|rest| {
         let (time, text) = rest.split_once(']')?;
         Some((time.trim().parse().ok()?, text.trim_start()))
