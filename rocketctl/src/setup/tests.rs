@@ -64,6 +64,15 @@ fn there_and_back_on_every_board() {
                 board = board.set(told, "0\n");
             }
             let before = digest(board.path());
+            let root = Root::open(board.path()).unwrap();
+            let (shown, _) = plan(&root, &Facts::read(&root), &Named::default()).unwrap();
+            let mut said = Vec::new();
+            let dry = Options { dry_run: true, ..YES };
+            change::carry_out(board.path(), &shown, &dry, &mut said).unwrap();
+            for line in String::from_utf8(said).unwrap().lines() {
+                let command = line.starts_with("             later: ");
+                assert!(command || line.chars().count() <= 80, "{line}");
+            }
             let dry = Arguments { how: How { yes: true, dry_run: true }, ..arguments() };
             assert_eq!(setup(&board, &dry).unwrap(), 0);
             assert_eq!(digest(board.path()), before, "{name}: --dry-run");
@@ -93,7 +102,7 @@ fn there_and_back_on_every_board() {
                 &board,
                 &Named {
                     plugin: Some(plugin.clone()),
-                    user: Some("tom".into()),
+                    user: user.map(str::to_owned),
                     ..Named::default()
                 },
             );
