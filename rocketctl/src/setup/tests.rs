@@ -200,7 +200,9 @@ fn files_in_place_of_changes() {
     for name in ["laptop", "rk3588-stock", "rk3588s-nodes-disabled"] {
         let (board, out) = (Board::of(name), tempfile::tempdir().unwrap());
         let before = digest(board.path());
-        let emit = Arguments { emit: Some(out.path().join("o")), ..arguments() };
+        let (_dir, plugin) = object(BACKEND, true);
+        let plugin = Some(plugin);
+        let emit = Arguments { plugin, emit: Some(out.path().join("o")), ..arguments() };
         assert_eq!(setup(&board, &emit).unwrap(), 0, "{name}");
         assert_eq!(digest(board.path()), before, "{name}");
         let read = |p: &str| fs::read_to_string(out.path().join("o").join(p)).unwrap();
