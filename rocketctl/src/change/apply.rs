@@ -125,12 +125,20 @@ pub fn carry_out_on(
         }
         return Ok(outcome);
     }
+    // Of another system's root commands are listed alone, and may have been run there since.
+    let open = plan.steps.iter().zip(&outcome.steps).filter(|(_, s)| to_do(s));
+    let open: Vec<&Step> = open.map(|(step, _)| step).collect();
+    let only_listed = |step: &&Step| !place.is_live() && step.is_commands();
     outcome.end = match () {
         () if outcome.steps.iter().any(blocked) => End::Blocked,
-        () if !outcome.steps.iter().any(to_do) => End::NothingToDo,
+        () if open.iter().all(only_listed) => End::NothingToDo,
         () if options.dry_run => End::DryRun,
         () => End::Done,
     };
+    if outcome.end == End::NothingToDo {
+        outcome.commands = open.iter().flat_map(|step| step.commands()).collect();
+        listed(&outcome.commands, out);
+    }
     if outcome.end != End::Done {
         return Ok(outcome);
     }
@@ -139,10 +147,15 @@ pub fn carry_out_on(
         return Ok(outcome);
     }
     outcome.commands = steps(disk, place, plan, out)?;
-    for command in &outcome.commands {
+    listed(&outcome.commands, out);
+    Ok(outcome)
+}
+
+fn listed(commands: &[String], out: &mut dyn Write) {
+    for command in commands {
+        // That nobody listens any more changes nothing.
         let _ = writeln!(out, "to run on that system: {command}");
     }
-    Ok(outcome)
 }
 
 fn looked_at(disk: &mut dyn Disk, place: &Place, plan: &Plan) -> Outcome {
@@ -172,10 +185,13 @@ fn steps(
     plan: &Plan,
     out: &mut dyn Write,
 ) -> Result<Vec<String>> {
-    let journal = Runs::open(disk, place, true).context(
-        "the journal cannot be written, so nothing was changed; on a system that is read-only, \
-         --emit DIR writes the files elsewhere",
-    )?;
+    let unwritten = "the journal cannot be written, so nothing was changed; on a system that is \
+                     read-only, --emit DIR writes the files elsewhere";
+    let journal =
+        Runs::open(disk, place, true).map_err(|e| match e.downcast_ref::<io::Error>() {
+            Some(_) => e.context(unwritten),
+            None => e,
+        })?;
     let journal = journal.ok_or_else(|| anyhow!("no journal"))?;
     let earlier = match journal.all(disk) {
         Ok(earlier) => earlier,

@@ -26,12 +26,14 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
         "sudo rocketctl setup --undo",
     );
     let package = module::package(named.driver.as_deref())?;
+    // Boards are Arm machines, whatever the files are made on.
+    let arm = facts.machine_is_arm() || named.elsewhere;
     let (mut driver, takes_rates) = module::step(&Seen::read(root, facts, package));
     driver.optional |= named.elsewhere;
-    let (plugin, path) = plugin::step(root, facts, named.plugin.as_deref());
+    let (plugin, path) = plugin::step(root, arm, named.plugin.as_deref());
     // The group before the rules that name it; the option before the driver that reads it.
     plan = plan.step(group(root, facts, named.user.as_deref()));
-    plan.steps.extend(crate::udev::steps(root, facts));
+    plan.steps.extend(crate::udev::steps(root, facts, named.elsewhere));
     plan = plan
         .step(kept_clock(root, facts, takes_rates || named.elsewhere))
         .step(early(root, facts))

@@ -64,6 +64,15 @@ fn there_and_back_on_every_board() {
                 board = board.set(told, "0\n");
             }
             let before = digest(board.path());
+            let root = Root::open(board.path()).unwrap();
+            let (shown, _) = plan(&root, &Facts::read(&root), &Named::default()).unwrap();
+            let mut said = Vec::new();
+            let dry = Options { dry_run: true, ..YES };
+            change::carry_out(board.path(), &shown, &dry, &mut said).unwrap();
+            for line in String::from_utf8(said).unwrap().lines() {
+                let command = line.starts_with("             later: ");
+                assert!(command || line.chars().count() <= 80, "{line}");
+            }
             let dry = Arguments { how: How { yes: true, dry_run: true }, ..arguments() };
             assert_eq!(setup(&board, &dry).unwrap(), 0);
             assert_eq!(digest(board.path()), before, "{name}: --dry-run");
@@ -93,7 +102,7 @@ fn there_and_back_on_every_board() {
                 &board,
                 &Named {
                     plugin: Some(plugin.clone()),
-                    user: Some("tom".into()),
+                    user: user.map(str::to_owned),
                     ..Named::default()
                 },
             );
@@ -180,7 +189,9 @@ fn boards_that_need_something_else_first() {
         assert_eq!(digest(board.path()), before, "{name}");
     }
     let blind = Board::of("rk3588-stock").without("proc/device-tree");
+    let before = digest(blind.path());
     assert_eq!(setup(&blind, &arguments()).unwrap(), 3, "unknown is not missing");
+    assert_eq!(digest(blind.path()), before);
 }
 
 /// For systems that are made elsewhere: files and words, on any machine.
@@ -189,7 +200,9 @@ fn files_in_place_of_changes() {
     for name in ["laptop", "rk3588-stock", "rk3588s-nodes-disabled"] {
         let (board, out) = (Board::of(name), tempfile::tempdir().unwrap());
         let before = digest(board.path());
-        let emit = Arguments { emit: Some(out.path().join("o")), ..arguments() };
+        let (_dir, plugin) = object(BACKEND, true);
+        let plugin = Some(plugin);
+        let emit = Arguments { plugin, emit: Some(out.path().join("o")), ..arguments() };
         assert_eq!(setup(&board, &emit).unwrap(), 0, "{name}");
         assert_eq!(digest(board.path()), before, "{name}");
         let read = |p: &str| fs::read_to_string(out.path().join("o").join(p)).unwrap();

@@ -8,6 +8,7 @@ use super::*;
 pub fn survives(root: &Path, plan: &Plan) {
     let before = digest(root);
     for fault in [Fault::Fail, Fault::Cut, Fault::CutUnsynced] {
+        let mut refused = 0;
         for at in 1.. {
             let mut disk = Faulty::new(at, fault);
             let place = Place::as_if_live(root);
@@ -15,6 +16,8 @@ pub fn survives(root: &Path, plan: &Plan) {
             if disk.count < at {
                 assert_eq!(done.unwrap().end, End::Done);
                 assert!(at > 30, "{at}");
+                // All but the first few cuts leave a run that is half done.
+                assert!(fault == Fault::Fail || refused > at / 2, "{refused} of {at}");
                 back(root);
                 break;
             }
@@ -22,7 +25,7 @@ pub fn survives(root: &Path, plan: &Plan) {
             if fault == Fault::Fail {
                 assert!(e.contains("planted failure"), "{at}: {e}");
             } else {
-                refused_or_done(root, plan, at);
+                refused += usize::from(is_refused(root, plan, at));
                 back(root);
             }
             assert_eq!(digest(root), before, "{fault:?} at operation {at}: {e}");
@@ -31,14 +34,14 @@ pub fn survives(root: &Path, plan: &Plan) {
 }
 
 /// Half done is not gone on with: it is refused, with the way out.
-fn refused_or_done(root: &Path, plan: &Plan, at: usize) {
+fn is_refused(root: &Path, plan: &Plan, at: usize) -> bool {
     let half = digest(root);
     let place = Place::new(root).unwrap();
     let again = carry_out_on(&mut Faulty::sound(), &place, plan, &YES, &mut Vec::new());
-    if let Err(e) = again {
-        assert!(format!("{e:#}").contains(&plan.undo), "{at}: {e:#}");
-        assert_eq!(digest(root), half);
-    }
+    let Err(e) = again else { return false };
+    assert!(format!("{e:#}").contains(&plan.undo), "{at}: {e:#}");
+    assert_eq!(digest(root), half);
+    true
 }
 
 #[test]

@@ -106,3 +106,11 @@ fn drop_ins_of_services() {
     assert_eq!(f.status, Status::Unknown, "{f:?}");
     assert!(Board::of("rk3588-series").ask().findings.iter().all(|f| f.id != "access.service"));
 }
+
+/// A node that is root's alone: nobody is to join root's group.
+#[test]
+fn a_node_that_is_for_root_alone() {
+    let closed = Board::of("rk3588-stock").set("dev/accel/accel0.stat", "261 0 600 root root");
+    let f = closed.finding("access.node");
+    assert_eq!((f.status, &*f.fix[0].run), (Status::Fail, "sudo rocketctl udev install"));
+}
