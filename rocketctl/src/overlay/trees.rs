@@ -191,6 +191,29 @@ fn in_and_out_again() {
     }
 }
 
+/// u-boot-update writes what U-Boot reads: after a change, and after that was taken back.
+#[test]
+fn what_is_run_where_the_menu_is_written() {
+    use crate::change::Change;
+    let commands = |files: &[(&str, &str)]| {
+        let tree = Tree::new(files);
+        let Verdict::Needs(overlay) = tree.verdict() else { panic!() };
+        let root = Root::open(tree.0.path()).unwrap();
+        let target = super::loader::find(&root).unwrap().unwrap();
+        let plan = super::install::plan(&overlay, &target);
+        let command = |change: &Change| match change {
+            Change::Run { argv, undo } => Some((argv.concat(), undo.as_ref().map(|u| u.concat()))),
+            _ => None,
+        };
+        plan.steps[0].changes.iter().map(command).collect::<Vec<_>>()
+    };
+    let update = || Some("u-boot-update".to_owned());
+    let around =
+        [Some((String::new(), update())), None, None, Some(("u-boot-update".into(), update()))];
+    assert_eq!(commands(&[MENU, LIST]), around);
+    assert_eq!(commands(&[EXTLINUX]), [None, None]);
+}
+
 /// What somebody wrote since stays, and a rescue system takes the overlay out of a tree that was copied without its
 /// journal.
 #[test]
