@@ -145,7 +145,9 @@ fn boards_that_get_none() {
     fs::remove_dir_all(half.0.path().join("proc/device-tree/iommu@fdaca000")).unwrap();
     let railless = Tree::new(&[EXTLINUX]);
     railless.put("proc/device-tree/i2c@fd880000/regulator@42/regulator-name", b"vdd_cpu_npu\0");
-    for tree in [&other, &vendor, &old, &unseen, &hostile, &half, &railless] {
+    let twice = Tree::new(&[EXTLINUX]);
+    twice.put("proc/device-tree/spi/regulator-name", b"vdd_npu_s0\0");
+    for tree in [&other, &vendor, &old, &unseen, &hostile, &half, &railless, &twice] {
         let before = tree.all();
         assert_eq!(tree.call("install --yes"), 1);
         assert_eq!(tree.all(), before, "nothing was changed");
