@@ -68,7 +68,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         Some(What::Remove(how)) => case.remove(how, globals),
         Some(What::Compose) => {
             let stem = case.unit.split(['.', '@']).next().unwrap_or_default();
-            print(&container::compose(&case.container, stem))?;
+            let text = container::compose(&case.container, stem);
+            match globals.json {
+                true => print_json(&serde_json::json!({"text": text}))?,
+                false => print(&text)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(What::Cdi) => {
@@ -128,7 +132,12 @@ impl Case {
                 notes.extend(loaded.unread.iter().map(|a| format!("not taken into account: {a}")));
                 Ok(true)
             }
-            Err(Absent { why: Why::Missing, .. }) => Ok(false),
+            Err(Absent { why: Why::Missing, .. }) => {
+                notes.push(format!(
+                    "there is no {unit} on this system, so this is for any server's"
+                ));
+                Ok(false)
+            }
             Err(absent) => Err(absent.to_string()),
         };
         dropin.notes.extend(notes);
@@ -183,7 +192,7 @@ impl Case {
             Err(why) => Some(why.clone()),
         };
         if let Some(why) = why {
-            return self.said(globals, 1, &why, &[]);
+            return self.said(globals, 1, &wrapped(&why, 80).join("\n"), &[]);
         }
         let dir = format!("/etc/systemd/system/{}.d", self.unit);
         let title = format!("Give {} the NPU", self.unit);
