@@ -145,7 +145,7 @@ fn known(id: &str) -> Result<&'static Check> {
 fn examine(root: &Path, model: Option<&Path>) -> Result<Report> {
     let root = Root::open(root).with_context(|| format!("{}", root.display()))?;
     let mut case = Case::read(&root);
-    case.model = model.map(|path| model::Model::read(&root, &case.facts, path));
+    case.model = model.map(|path| model::Model::read(&root, &case.facts, &case.environment, path));
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.

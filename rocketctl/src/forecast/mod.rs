@@ -23,7 +23,8 @@ use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use ggml_rocket::knobs::Knobs;
-use rocket_runtime::board::{self, Memory, Root};
+use rocket_runtime::board::{self, Memory, Reading, Root};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -93,9 +94,8 @@ pub fn of_board(total: u64) -> Memory {
 }
 
 /// The plugin's settings in an environment.
-pub fn knobs(root: &Root) -> Knobs {
-    let variables = root.environment().unwrap_or_default();
-    Knobs::read(|name| variables.get(name).map(Into::into))
+pub fn knobs(environment: &Reading<BTreeMap<String, String>>) -> Knobs {
+    Knobs::read(|name| environment.as_ref().ok()?.get(name).map(Into::into))
 }
 
 /// The part of a machine, where it is one of those that are known.
@@ -129,7 +129,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         cpu: arguments.host_cpu,
         soc: arguments.soc.or_else(|| soc(&root)).unwrap_or(Soc::Rk3588),
         memory: arguments.ram.map(of_board).or_else(|| board::memory(&globals.root)),
-        knobs: knobs(&root),
+        knobs: knobs(&root.environment()),
     };
     let forecast = Forecast::of(&header, &settings);
     let advice = advise(&header, &arguments.model, &settings);
