@@ -42,10 +42,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     prompt: u64,
     /// Tokens of a micro-batch: the host's -ub.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    #[arg(long, visible_alias = "ub", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     ubatch: u64,
     /// Flash attention: the host's -fa.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Switch::On)]
+    #[arg(long, visible_alias = "fa", value_enum, value_name = "WHEN", default_value_t = Switch::On)]
     flash_attn: Switch,
     /// Whether the host packs weights for its CPU alone, as hosts do unless they are told not to (-nr).
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Switch::On)]
@@ -107,6 +107,27 @@ pub fn soc(root: &Root) -> Option<Soc> {
         () if is("rockchip,rk3588") || is("rockchip,rk3588s") => Some(Soc::Rk3588),
         () => None,
     }
+}
+
+/// A forecast of any header, for fuzz targets: its parts add up.
+pub fn adds_up(header: &model::Header) {
+    let settings = Settings {
+        cut: Cut { prompt: 600, ubatch: 512, flash: header.bytes % 2 == 0, beams: 5 },
+        repack: header.bytes % 3 == 0,
+        cpu: Cpu::Dotprod,
+        soc: Soc::Rk3588,
+        memory: Some(of_board(8 << 30)),
+        knobs: Knobs::read(|_| None),
+    };
+    let forecast = Forecast::of(header, &settings);
+    let [all, npu] = forecast.totals();
+    assert!(npu.macs <= all.macs && npu.ops <= all.ops);
+    let ops =
+        |groups: Vec<groups::Group>| groups.iter().fold(0u64, |n, g| n.saturating_add(g.all.ops));
+    assert_eq!(
+        [ops(groups::by_op(&forecast)), ops(groups::by_type(header, &forecast))],
+        [all.ops; 2]
+    );
 }
 
 /// Looks at a model.
