@@ -3,7 +3,7 @@
 use crate::change::journal;
 use crate::clock::{options, rate};
 use crate::doctor::{Case, Options, findings};
-use crate::model;
+use crate::{forecast, model};
 use rocket_runtime::board::{Root, parse_log};
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -208,7 +208,7 @@ pub fn shape(data: &[u8]) {
     }
 }
 
-/// A model's header: what is read adds up, and no size of it is beyond the file's.
+/// A model's header and its forecast: what is read adds up, and no size of it is beyond the file's.
 pub fn model(data: &[u8]) {
     if let Ok(header) = model::parse(Cursor::new(data)) {
         assert_eq!(header.bytes, data.len() as u64);
@@ -216,6 +216,7 @@ pub fn model(data: &[u8]) {
         assert!(header.tensors.len() * 8 <= data.len());
         let bytes = header.tensors.iter().filter_map(model::Tensor::bytes);
         assert!(bytes.max().unwrap_or(0) <= header.bytes);
+        forecast::adds_up(&header);
     }
 }
 

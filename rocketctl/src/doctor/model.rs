@@ -2,7 +2,8 @@
 
 use crate::forecast::{self, Cpu, Cut, Forecast, Settings, Soc};
 use crate::model::{self, Header};
-use rocket_runtime::board::{Facts, Root};
+use rocket_runtime::board::{Facts, Reading, Root};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// As hosts cut a long prompt, unless told otherwise.
@@ -17,7 +18,12 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn read(root: &Root, facts: &Facts, path: &Path) -> Model {
+    pub fn read(
+        root: &Root,
+        facts: &Facts,
+        environment: &Reading<BTreeMap<String, String>>,
+        path: &Path,
+    ) -> Model {
         // Whatever else this is, it is no board whose host would pack for these cores.
         let foreign = facts.machine.as_ref().is_ok_and(|m| m == "x86_64");
         let settings = Settings {
@@ -26,7 +32,7 @@ impl Model {
             cpu: if foreign { Cpu::Avx2 } else { Cpu::Dotprod },
             soc: forecast::soc(root).unwrap_or(Soc::Rk3588),
             memory: facts.memory,
-            knobs: forecast::knobs(root),
+            knobs: forecast::knobs(environment),
         };
         Model { path: path.to_owned(), header: model::open(path), settings }
     }

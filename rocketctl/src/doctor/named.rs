@@ -100,7 +100,7 @@ impl Named {
             libc,
             knobs: knobs(root, environment),
             cpu,
-            model: options.model.as_deref().map(|path| Model::read(root, facts, path)),
+            model: options.model.as_deref().map(|path| Model::read(root, facts, environment, path)),
             service: service.map(|name| Service { unit: files::load(root, &name), name }),
         })
     }

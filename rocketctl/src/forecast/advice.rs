@@ -2,7 +2,7 @@
 
 use super::graph::Cut;
 use super::plan::{Forecast, Settings};
-use crate::model::{Format, Header};
+use crate::model::{self, Format, Header};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,7 +78,7 @@ pub fn advise(header: &Header, path: &Path, given: &Settings) -> Advice {
     if !given.soc.is_driven() {
         environment.insert("ROCKET_INT8", "1".to_owned());
     }
-    let file = quoted(&path.to_string_lossy());
+    let file = quoted(&model::first(header, path).to_string_lossy());
     let mut words: Vec<String> = match (header.format, header.architecture.as_str()) {
         (Format::Whisper, _) => list(&["whisper-cli", "-m", &file, "-f", "speech.wav"]),
         (_, "clip") => list(&[

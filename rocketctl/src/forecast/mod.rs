@@ -23,7 +23,8 @@ use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, anyhow};
 use clap::{Args, ValueEnum};
 use ggml_rocket::knobs::Knobs;
-use rocket_runtime::board::{self, Memory, Root};
+use rocket_runtime::board::{self, Memory, Reading, Root};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -41,10 +42,10 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     prompt: u64,
     /// Tokens of a micro-batch: the host's -ub.
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
+    #[arg(long, visible_alias = "ub", value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     ubatch: u64,
     /// Flash attention: the host's -fa.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Switch::On)]
+    #[arg(long, visible_alias = "fa", value_enum, value_name = "WHEN", default_value_t = Switch::On)]
     flash_attn: Switch,
     /// Whether the host packs weights for its CPU alone, as hosts do unless they are told not to (-nr).
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Switch::On)]
@@ -93,9 +94,8 @@ pub fn of_board(total: u64) -> Memory {
 }
 
 /// The plugin's settings in an environment.
-pub fn knobs(root: &Root) -> Knobs {
-    let variables = root.environment().unwrap_or_default();
-    Knobs::read(|name| variables.get(name).map(Into::into))
+pub fn knobs(environment: &Reading<BTreeMap<String, String>>) -> Knobs {
+    Knobs::read(|name| environment.as_ref().ok()?.get(name).map(Into::into))
 }
 
 /// The part of a machine, where it is one of those that are known.
@@ -107,6 +107,27 @@ pub fn soc(root: &Root) -> Option<Soc> {
         () if is("rockchip,rk3588") || is("rockchip,rk3588s") => Some(Soc::Rk3588),
         () => None,
     }
+}
+
+/// A forecast of any header, for fuzz targets: its parts add up.
+pub fn adds_up(header: &model::Header) {
+    let settings = Settings {
+        cut: Cut { prompt: 600, ubatch: 512, flash: header.bytes % 2 == 0, beams: 5 },
+        repack: header.bytes % 3 == 0,
+        cpu: Cpu::Dotprod,
+        soc: Soc::Rk3588,
+        memory: Some(of_board(8 << 30)),
+        knobs: Knobs::read(|_| None),
+    };
+    let forecast = Forecast::of(header, &settings);
+    let [all, npu] = forecast.totals();
+    assert!(npu.macs <= all.macs && npu.ops <= all.ops);
+    let ops =
+        |groups: Vec<groups::Group>| groups.iter().fold(0u64, |n, g| n.saturating_add(g.all.ops));
+    assert_eq!(
+        [ops(groups::by_op(&forecast)), ops(groups::by_type(header, &forecast))],
+        [all.ops; 2]
+    );
 }
 
 /// Looks at a model.
@@ -129,7 +150,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         cpu: arguments.host_cpu,
         soc: arguments.soc.or_else(|| soc(&root)).unwrap_or(Soc::Rk3588),
         memory: arguments.ram.map(of_board).or_else(|| board::memory(&globals.root)),
-        knobs: knobs(&root),
+        knobs: knobs(&root.environment()),
     };
     let forecast = Forecast::of(&header, &settings);
     let advice = advise(&header, &arguments.model, &settings);

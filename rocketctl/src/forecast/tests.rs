@@ -443,6 +443,34 @@ fn what_a_person_sees() {
     insta::assert_snapshot!("unknown", shown(&header(&unknown), &with(|s| s.memory = None)));
 }
 
+/// A block's number is a name's part, and no count of anything.
+#[test]
+fn blocks_may_have_any_number() {
+    for name in ["blk.18446744073709551615", "blk.4000000000", "v.blk.9999999999999999999"] {
+        for arch in ["llama", "clip", "novel"] {
+            let g = Gguf::new(arch).number(&format!("{arch}.attention.head_count"), 1);
+            let g = g.number("clip.vision.image_size", 28).number("clip.vision.patch_size", 14);
+            let g = g.number("clip.vision.embedding_length", 64);
+            let g = g.tensor(format!("{name}.attn_q.weight"), &[64, 64], F16);
+            let begun = std::time::Instant::now();
+            super::adds_up(&header(&g));
+            assert!(begun.elapsed().as_secs() < 2, "{name}");
+        }
+    }
+}
+
+/// The first part is what a host takes.
+#[test]
+fn a_command_names_the_first_part() {
+    let h = Header { parts: 3, ..header(&llama(1, &[F16])) };
+    let line = advise(&h, Path::new("a/m-00002-of-00003.gguf"), &settings()).line();
+    assert!(line.contains(" -m a/m-00001-of-00003.gguf "), "{line}");
+    // Words of a shell, whatever the file is called.
+    for (name, word) in [("it's.gguf", r"'it'\''s.gguf'"), ("-x.gguf", "./-x.gguf"), ("", "''")] {
+        assert_eq!(super::quoted(name), word);
+    }
+}
+
 #[test]
 fn sizes_are_read() {
     assert_eq!([size("16G"), size("8192M"), size("1gib")], [Ok(16 * GIB), Ok(8 * GIB), Ok(GIB)]);

@@ -16,7 +16,7 @@ use ggml_rocket::route::Dtype;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Most tensors of a file; the largest models have a few thousand.
 const MOST_TENSORS: u64 = 1 << 16;
@@ -233,4 +233,9 @@ fn read(path: &Path) -> Result<Header> {
         return Err(Error::Unreadable(format!("{shown}: not a plain file; name the model's file")));
     }
     parse(BufReader::with_capacity(1 << 16, File::open(path).map_err(unreadable)?))
+}
+
+/// The file that a host is to be given: the first, of a model in parts.
+pub fn first(header: &Header, path: &Path) -> PathBuf {
+    split::paths(path, header.parts).into_iter().next().unwrap_or_else(|| path.to_owned())
 }

@@ -176,6 +176,8 @@ fn hostile_numbers_end_at_once() {
             "{what}: {e}"
         );
     }
+    // The reader says no, and not the file's end.
+    assert!(read(&key(9, &deep)).unwrap_err().to_string().contains("deep"));
     let shape = |shape: &[u64]| {
         let mut bytes = count(1, 0);
         bytes.extend(1u64.to_le_bytes());

@@ -32,7 +32,7 @@ impl Node {
     }
 
     fn times(self, more: u64) -> Node {
-        Node { times: self.times * more, ..self }
+        Node { times: self.times.saturating_mul(more), ..self }
     }
 }
 

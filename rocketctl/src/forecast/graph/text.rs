@@ -5,7 +5,7 @@ use super::attention::Attention;
 use super::{Cut, Graph, Node, computed, experts, product};
 use crate::model::{Header, Tensor};
 use ggml_rocket::route::Dtype;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Architectures whose graphs are known to be of this form: hosts list the same (`tests/tests/host/forecast.rs`).
 const KNOWN: [&str; 12] = [
@@ -91,7 +91,9 @@ pub(super) fn graph(header: &Header, cut: Cut) -> Graph {
 
 struct Model<'a> {
     header: &'a Header,
-    blocks: usize,
+    /// Numbers of the blocks: a file may leave some out.
+    blocks: BTreeSet<usize>,
+    names: HashSet<&'a str>,
     /// Feed-forward tensors of the last block.
     last: String,
     /// The head's name.
@@ -102,7 +104,9 @@ struct Model<'a> {
 
 impl<'a> Model<'a> {
     fn new(header: &'a Header) -> Model<'a> {
-        let blocks = header.blocks();
+        let blocks: BTreeSet<usize> = header.tensors.iter().filter_map(Tensor::layer).collect();
+        let last = blocks.last().copied().unwrap_or(0);
+        let names = header.tensors.iter().map(|t| t.name.as_str()).collect();
         let head = match header.tensor("output.weight") {
             Some(_) => "output.weight",
             None => "token_embd.weight",
@@ -110,7 +114,8 @@ impl<'a> Model<'a> {
         Model {
             header,
             blocks,
-            last: format!("blk.{}.ffn_", blocks.saturating_sub(1)),
+            names,
+            last: format!("blk.{last}.ffn_"),
             head,
             embeds: EMBEDDERS.contains(&header.architecture.as_str()),
             used: header.number("expert_used_count").unwrap_or(1),
@@ -158,7 +163,7 @@ impl<'a> Model<'a> {
 
     fn attention(&self, batch: Batch, cut: Cut) -> Vec<Node> {
         let mut alike: Vec<(Attention, u64)> = Vec::new();
-        for a in (0..self.blocks).filter_map(|i| self.attends(i, batch, cut)) {
+        for a in self.blocks.iter().filter_map(|i| self.attends(*i, batch, cut)) {
             match alike.iter_mut().find(|(known, _)| *known == a) {
                 Some((_, times)) => *times += 1,
                 None => alike.push((a, 1)),
@@ -172,7 +177,7 @@ impl<'a> Model<'a> {
 
     fn attends(&self, layer: usize, batch: Batch, cut: Cut) -> Option<Attention> {
         let h = self.header;
-        let has = |part: &str| h.tensor(&format!("blk.{layer}.{part}.weight")).is_some();
+        let has = |part: &str| self.names.contains(format!("blk.{layer}.{part}.weight").as_str());
         if !["attn_q", "attn_qkv", "attn_q_a", "attn_q_b"].into_iter().any(has) {
             return None;
         }
@@ -214,7 +219,9 @@ impl<'a> Model<'a> {
         if let Some(own) = self.header.number_of("attention.sliding_window_pattern", layer) {
             let whole = match self.header.number("attention.sliding_window_pattern") {
                 // One of so many layers sees all.
-                Some(period) => period > 0 && (layer as u64 + 1).is_multiple_of(period),
+                Some(period) => {
+                    period > 0 && (layer as u64).saturating_add(1).is_multiple_of(period)
+                }
                 None => own == 0,
             };
             return (!whole).then_some(window);
@@ -226,7 +233,7 @@ impl<'a> Model<'a> {
             "gemma3" => 6,
             _ => return None,
         };
-        (!(layer + 1).is_multiple_of(period)).then_some(window)
+        (!layer.saturating_add(1).is_multiple_of(period)).then_some(window)
     }
 
     fn assumed(&self) -> Vec<String> {
