@@ -335,7 +335,9 @@ fn refused(id: &'static str, line: &Line, lines: &[Line], ended: &Ended) -> Find
 fn devices(id: &'static str, line: &Line) -> Finding {
     let all = line.devices.clone().unwrap_or_default();
     let list: Vec<String> = all.iter().map(|d| format!("{} ({})", d.name, d.description)).collect();
-    match all.iter().find(|d| d.accelerator == Some(false)) {
+    // Other backends have CPUs and GPUs.
+    let ours = |d: &&Device| d.name == "ROCKET";
+    match all.iter().filter(ours).find(|d| d.accelerator == Some(false)) {
         Some(d) => Finding::warn(id, format!("{} is no accelerator to this host", d.name))
             .cause("Its kind has another number in this generation: the host may take it for a GPU and move layers to it.")
             .seen("devices", list.join(", ")),

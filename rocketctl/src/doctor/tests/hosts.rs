@@ -204,6 +204,8 @@ fn names_that_hosts_do_not_find() {
     assert_eq!(good.finding("plugin.path").status, Status::Ok);
     let relative = plain().variable("GGML_BACKEND_PATH=opt/npu/libggml-rocket.so");
     assert_eq!(relative.finding("plugin.path").status, Status::Warn);
+    let named = plain().plugin("opt/npu/libggml-rocket.so").finding("plugin.path");
+    assert_eq!(named.status, Status::Ok, "on a command line: {named:?}");
     let empty = plain().variable("GGML_BACKEND_PATH=").finding("plugin.path");
     assert!(empty.status == Status::Warn && empty.title.contains("not set"), "{empty:?}");
 }
