@@ -547,6 +547,13 @@ fn settings() {
     let odd = f("ROCKET_MIN_M=many");
     assert!(odd.status == Status::Warn && words(&odd).contains("is not in the range"), "{odd:?}");
     assert_eq!(f("ROCKET_SIM_BOARD=x").status, Status::Ok, "another tool's");
+    let file = f("ROCKET_CONFIG=/etc/npu.yaml");
+    assert!(words(&file).contains("there is no such file"), "{file:?}");
+    let system = System::new().variable("ROCKET_CONFIG=/etc/npu.yaml");
+    std::fs::create_dir_all(system.at("etc")).unwrap();
+    std::fs::write(system.at("etc/npu.yaml"), "settings: {min_n: 3}\n").unwrap();
+    let file = system.finding("plugin.knobs");
+    assert!(file.status == Status::Warn && words(&file).contains("min_n"), "of the tree: {file:?}");
     let two = f("ROCKET_MIN_N=64\nROCKET_XYZZY=1");
     assert!(two.title.starts_with("2 settings") && two.fix.len() == 1, "{two:?}");
 }
@@ -582,11 +589,22 @@ fn a_host_in_a_root_of_its_own() {
     libc(&inside(&libc_path()), &["GLIBC_2.17", "GLIBC_2.43"]);
     library(&inside("usr/lib/libggml-base.so"), "libggml-base.so.0", &functions(&BASE), &[]);
     assert_eq!(system.finding("plugin.glibc").status, Status::Fail, "no loader: no root");
-    for loader in ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"] {
-        let loader = inside(loader);
-        std::fs::create_dir_all(loader.parent().unwrap()).unwrap();
-        std::fs::write(loader, "").unwrap();
+    // Where /lib is /usr/lib, the loader is in /usr as well: that is no system of its own.
+    let mut app = floor(&[("GLIBC_2.17", "memcpy")], "GLIBC_2.36").host("/usr/lib/app");
+    library(&app.at("usr/lib/app/libggml-base.so"), "libggml-base.so.0", &functions(&BASE), &[]);
+    libc(&app.at("usr/lib/libc.so.6"), &["GLIBC_2.4"]);
+    let loaders = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"];
+    let put = |path: PathBuf| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    };
+    for loader in loaders {
+        put(app.at(&format!("usr/{loader}")));
     }
+    assert_eq!(app.finding("plugin.glibc").status, Status::Ok);
+    app.options.host = None;
+    assert_eq!(app.finding("plugin.glibc").status, Status::Ok);
+    loaders.into_iter().for_each(|loader| put(inside(loader)));
     let f = system.finding("plugin.glibc");
     assert!(f.status == Status::Fail && words(&f).contains("GLIBC_2.43"), "{f:?}");
 }
