@@ -243,6 +243,29 @@ fn files_of_another_kind() {
     assert_eq!(system.finding("plugin.elf").status, Status::Ok);
 }
 
+/// Two C libraries in one process.
+#[test]
+fn a_plugin_for_musl_in_a_host_with_glibc() {
+    for (theirs, ours, status) in [
+        ("libc.so.6", "libc.musl-x.so.1", Status::Fail),
+        ("libc.musl-x.so.1", "libc.so.6", Status::Fail),
+        ("libc.so.6", "libc.so.6", Status::Ok),
+    ] {
+        let system = System::new().plugin("/opt/p.so").host("/opt/x");
+        let needing = |name: &str| {
+            let file = system.at(&format!("build/{name}"));
+            library(&file, name, "void f(void) {}", &[]);
+            file.to_str().unwrap().to_owned()
+        };
+        let options = ["-Wl,--no-as-needed", &needing(ours)];
+        library(&system.at("opt/p.so"), "p", PLUGIN, &options);
+        let options = ["-Wl,--no-as-needed", "-Wl,-e,main", &needing(theirs)];
+        compile(&system.at("opt/x"), "int main(void) { return 0; }", &options);
+        let f = system.finding("plugin.elf");
+        assert_eq!(f.status, status, "{f:?}");
+    }
+}
+
 /// What a host of a generation exports from its base library.
 const BASE: [&str; 3] =
     ["ggml_init", "ggml_backend_dev_get_props", "ggml_backend_sched_split_graph"];
@@ -423,6 +446,10 @@ fn symbols_of_a_sibling() {
         assert!(f.title.starts_with(cpu), "the first that is missing: {f:?}");
         assert_eq!(system(&["ggml_init"], named).finding("plugin.symbols").status, Status::Ok);
     }
+    let weak = system(&[], Some(""));
+    let source = "__attribute__((weak)) void may(void); void use(void) { if (may) may(); }";
+    library(&weak.at("opt/p.so"), "p", &format!("{PLUGIN}{source}"), &[]);
+    assert_eq!(weak.finding("plugin.symbols").status, Status::Ok, "it may be missing");
     // Without a host: the CPU module's are never seen, those of libggml-base may be.
     assert_eq!(system(&[cpu], None).finding("plugin.symbols").status, Status::Fail);
     let may = system(&["ggml_init"], None).finding("plugin.symbols");
