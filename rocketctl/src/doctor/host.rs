@@ -45,6 +45,9 @@ impl Host {
     /// # Errors
     /// There is nothing.
     pub fn read(root: &Root, path: &str, library_path: Option<&str>) -> Result<Host> {
+        if let Err(absent) = root.exists(path) {
+            bail!("--host {path}: {absent}");
+        }
         if root.exists(path) != Ok(true) {
             bail!(
                 "--host {path}: there is no such file or folder; name a program or a folder of ggml's libraries"

@@ -1,11 +1,26 @@
 //! Small libraries and programs for tests, compiled by the machine's C compiler.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+
+/// What was compiled, by the source, the options, and what it is linked with: tests want the same ones many times.
+static MADE: Mutex<BTreeMap<Vec<u8>, Vec<u8>>> = Mutex::new(BTreeMap::new());
 
 /// Compiles a source to `out` with these options, linked against nothing by itself.
 pub fn compile(out: &Path, source: &str, options: &[&str]) {
+    let mut key = source.as_bytes().to_vec();
+    for option in options {
+        let file = option.rsplit('=').next().unwrap();
+        key.extend(fs::read(file).unwrap_or_else(|_| option.as_bytes().to_vec()));
+    }
+    let made = MADE.lock().unwrap().get(&key).cloned();
+    if let Some(bytes) = made {
+        fs::create_dir_all(out.parent().unwrap()).unwrap();
+        return fs::write(out, bytes).unwrap();
+    }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("stub.c");
     fs::write(&file, source).unwrap();
@@ -14,6 +29,7 @@ pub fn compile(out: &Path, source: &str, options: &[&str]) {
     c.args(["-nostdlib", "-fPIC", "-O1", "-w"]).arg("-o").arg(out).arg(&file).args(options);
     let run = c.output().unwrap_or_else(|e| panic!("gcc: {e}; install it, as scripts/test does"));
     assert!(run.status.success(), "{c:?}: {}", String::from_utf8_lossy(&run.stderr));
+    MADE.lock().unwrap().insert(key, fs::read(out).unwrap());
 }
 
 /// A shared library with this soname.

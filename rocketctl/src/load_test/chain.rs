@@ -1,112 +1,10 @@
 //! From the lines of `rocket-load-test` and how it ended to findings.
 
+use super::lines::{Device, Line, lines};
 use super::run::{End, Ended};
+use super::steps::{DEVICES, NO_DEVICE, OPEN, STEPS};
 use crate::doctor::finding::{Finding, Status};
 use nix::sys::signal::Signal;
-use serde::Deserialize;
-
-pub const OPEN: &str = "load.open";
-pub const DEVICES: &str = "load.devices";
-
-/// What is said of a plugin without an NPU.
-pub const NO_DEVICE: &str = "the plugin is loaded and has no device";
-
-/// The steps in their order: the program's word, the finding, and what it is about.
-const STEPS: [(&str, &str, &str); 8] = [
-    (
-        "libraries",
-        "load.libraries",
-        "The host's libggml-base and libggml are opened first, as a program that is linked with them has them. What \
-         they need must be in the host's system.",
-    ),
-    (
-        "backends",
-        "load.backends",
-        "The host's own backends come before the plugin, the CPU's among them. That one says whether it repacks \
-         weights, which are then out of the NPU's reach (host.repack).",
-    ),
-    (
-        "interface",
-        "load.interface",
-        "The generation of the host's interface is measured as the plugin measures it: the host's accessors are \
-         called on objects filled with marks. Version numbers do not tell generations apart.",
-    ),
-    (
-        "open",
-        OPEN,
-        "The plugin is opened with RTLD_NOW and RTLD_LOCAL. Missing libraries, versions and symbols show here, and \
-         constructors that crash.",
-    ),
-    (
-        "score",
-        "load.score",
-        "A plugin may rate itself on this processor by ggml_backend_score; with 0 the host passes it over.",
-    ),
-    (
-        "init",
-        "load.init",
-        "The host's loader calls ggml_backend_init and compares the API version that it is given with its own. A \
-         plugin that does not know the host returns nothing, after saying why.",
-    ),
-    ("register", "load.register", "The host's registry has the plugin's backend, by its name."),
-    (
-        "devices",
-        DEVICES,
-        "The backend has devices, of the kind for accelerators. None means that the plugin was loaded and found no \
-         NPU that it may use.",
-    ),
-];
-
-/// What each step is about, by id, for `rocketctl explain`.
-pub fn explained() -> impl Iterator<Item = (&'static str, &'static str)> {
-    STEPS.iter().map(|(_, id, text)| (*id, *text))
-}
-
-/// One line of the program.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Line {
-    step: String,
-    status: String,
-    why: Option<String>,
-    version: Option<String>,
-    registered: Option<Vec<String>>,
-    extra: Option<Vec<String>>,
-    numbers: Option<String>,
-    host_api: Option<i32>,
-    generation: Option<Generation>,
-    supported: Option<Vec<String>>,
-    score: Option<i64>,
-    api: Option<i32>,
-    name: Option<String>,
-    devices: Option<Vec<Device>>,
-    /// A line of the host's log.
-    log: Option<String>,
-    level: i64,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Generation {
-    name: String,
-    era: String,
-    api: i32,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-struct Device {
-    name: String,
-    description: String,
-    accelerator: Option<bool>,
-}
-
-/// The lines of its output that are such; what else is there is passed over.
-pub fn lines(bytes: &[u8]) -> Vec<Line> {
-    const MOST: usize = 10_000;
-    let all = bytes.split(|b| *b == b'\n').take(MOST);
-    all.filter_map(|l| serde_json::from_slice(l).ok()).collect()
-}
 
 /// What cannot be run, because of a finding or because no libraries were found.
 pub fn unrun(because: Option<&'static str>) -> Vec<Finding> {
@@ -140,10 +38,11 @@ pub fn findings(ended: &Ended) -> Vec<Finding> {
     }
     // Everything was well, and then the process was ended by what it had loaded.
     let over = lines.iter().any(|l| l.step == "end");
-    if broken.is_none() && ended.end != End::Status(0) {
-        if let Some(last) = all.last_mut() {
-            *last = stopped(DEVICES, if over { "end" } else { "devices" }, ended);
-        }
+    if broken.is_none()
+        && ended.end != End::Status(0)
+        && let Some(last) = all.last_mut()
+    {
+        *last = stopped(DEVICES, if over { "end" } else { "devices" }, ended);
     }
     all
 }
@@ -335,7 +234,9 @@ fn refused(id: &'static str, line: &Line, lines: &[Line], ended: &Ended) -> Find
 fn devices(id: &'static str, line: &Line) -> Finding {
     let all = line.devices.clone().unwrap_or_default();
     let list: Vec<String> = all.iter().map(|d| format!("{} ({})", d.name, d.description)).collect();
-    match all.iter().find(|d| d.accelerator == Some(false)) {
+    // Other backends have CPUs and GPUs.
+    let ours = |d: &&Device| d.name == "ROCKET";
+    match all.iter().filter(ours).find(|d| d.accelerator == Some(false)) {
         Some(d) => Finding::warn(id, format!("{} is no accelerator to this host", d.name))
             .cause("Its kind has another number in this generation: the host may take it for a GPU and move layers to it.")
             .seen("devices", list.join(", ")),

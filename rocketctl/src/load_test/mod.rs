@@ -2,12 +2,15 @@
 //! reasons. What the files say (the doctor's checks) comes first; what was seen wins.
 
 mod chain;
+mod lines;
 mod place;
 mod run;
+mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use chain::{explained, lines};
+pub use lines::lines;
+pub use steps::explained;
 
 use crate::doctor::finding::{Finding, Report, Status};
 use crate::doctor::{Case, Options, findings};
@@ -92,7 +95,7 @@ fn examine(
     if let Some(other) = machine.filter(|m| m != std::env::consts::ARCH) {
         let why =
             format!("the host is for {other}, and this machine is {}", std::env::consts::ARCH);
-        told.push(Finding::unknown(chain::OPEN, "whether the plugin loads", why));
+        told.push(Finding::unknown(steps::OPEN, "whether the plugin loads", why));
         return Ok(report(told, plugin));
     }
     let modules = host.cpu().find(|o| host.modules.iter().any(|m| m.path == o.path));
@@ -111,13 +114,13 @@ fn examine(
 
 /// The findings as a report, whose last line is about the plugin.
 fn report(findings: Vec<Finding>, plugin: &str) -> Report {
-    let mut report = Report::new(findings, &[chain::OPEN, chain::DEVICES]);
+    let mut report = Report::new(findings, &[steps::OPEN, steps::DEVICES]);
     let broken = report.findings.iter().find(|f| f.status == Status::Fail);
     report.verdict = match (report.exit, broken) {
         (1, Some(f)) if f.id.starts_with("host.") => {
             format!("this host does not use {plugin} as it is ({})", f.id)
         }
-        (1, Some(f)) if f.id == chain::DEVICES && f.title == chain::NO_DEVICE => {
+        (1, Some(f)) if f.id == steps::DEVICES && f.title == steps::NO_DEVICE => {
             format!("{plugin} loads in this host, and finds no NPU")
         }
         (1, Some(f)) => format!("{plugin} does not load in this host ({})", f.id),

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -107,19 +108,29 @@ fn inside(job: &Job, root: &Path) -> Option<Command> {
     let elsewhere = [Some(&job.base), Some(&job.ggml), job.modules.as_ref()];
     for file in elsewhere.into_iter().flatten() {
         let dir = Path::new(file).parent().unwrap_or(Path::new("/"));
-        let bound = ["/usr/", "/etc/", "/opt/", "/bin/", "/sbin/", "/lib/", "/lib64/"];
-        let below = format!("{}/", dir.display());
-        if dir != Path::new("/") && !bound.iter().any(|b| below.starts_with(b)) {
+        if dir != Path::new("/") && !BOUND.iter().any(|b| dir.starts_with(b)) {
             command.arg("--ro-bind").arg(root.join(dir.strip_prefix("/").ok()?)).arg(dir);
         }
     }
     for file in [&job.program, &job.plugin] {
-        let real = file.canonicalize().ok()?;
-        command.arg("--ro-bind").arg(real).arg(file);
+        command.arg("--ro-bind").arg(file.canonicalize().ok()?).arg(seen_at(file));
     }
-    command.args(["--unsetenv", "LD_LIBRARY_PATH", "--chdir", "/"]).arg(&job.program);
-    command.args(arguments(job, ""));
+    command.args(["--unsetenv", "LD_LIBRARY_PATH", "--chdir", "/"]).arg(seen_at(&job.program));
+    let plugin = seen_at(&job.plugin);
+    command.args(arguments(&Job { plugin, ..job.clone() }, ""));
     Some(command)
+}
+
+/// Folders of the root that are seen at their places.
+const BOUND: [&str; 7] = ["/usr", "/etc", "/opt", "/bin", "/sbin", "/lib", "/lib64"];
+
+/// Where a file of this system is seen in the root: at its own place, unless that is in a folder of the root's, where
+/// nothing can be put.
+fn seen_at(file: &Path) -> PathBuf {
+    match (BOUND.iter().any(|b| file.starts_with(b)), file.file_name()) {
+        (true, Some(name)) => Path::new("/tmp/rocket").join(name),
+        _ => file.to_path_buf(),
+    }
 }
 
 /// The root's own loader on the program, where there is no bubblewrap: with the root's libraries, but seeing this
@@ -162,23 +173,22 @@ pub fn watch(mut command: Command, limit: Duration, wrapped: bool, way: String) 
     let streams = [drain(child.stdout.take()), drain(child.stderr.take())];
     let group = Pid::from_raw(i32::try_from(child.id()).context("a process number")?);
     let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
+    // Not reaped before its group is ended: until then the number is its own.
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let late = loop {
+        if waitid(Id::Pid(group), look)? != WaitStatus::StillAlive {
+            break false;
         }
         if begun.elapsed() >= limit {
-            break None;
+            break true;
         }
         std::thread::sleep(Duration::from_millis(5));
     };
     // Also what it left behind, which would hold the pipes.
     let _ = killpg(group, Signal::SIGKILL);
-    if status.is_none() {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
+    let status = child.wait()?;
     let [said, errors] = streams.map(|s| received(&s));
-    let end = status.map_or(End::Late(limit), |s| ended(s, wrapped));
+    let end = if late { End::Late(limit) } else { ended(status, wrapped) };
     Ok(Ended { end, said, errors: String::from_utf8_lossy(&errors).into_owned(), way })
 }
 
@@ -215,4 +225,21 @@ fn received(blocks: &Receiver<Vec<u8>>) -> Vec<u8> {
         all.extend(block);
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_this_system_in_a_root() {
+        for (file, seen) in [
+            ("/home/tom/p.so", "/home/tom/p.so"),
+            ("/usr/lib/ggml-rocket/p.so", "/tmp/rocket/p.so"),
+            ("/opt/p.so", "/tmp/rocket/p.so"),
+            ("/library/p.so", "/library/p.so"),
+        ] {
+            assert_eq!(seen_at(Path::new(file)), Path::new(seen));
+        }
+    }
 }

@@ -139,7 +139,7 @@ fn refusals() {
     assert_eq!(failing(&none).title, "the plugin is loaded and has no device");
     assert!(report(findings(&none)).verdict.ends_with("finds no NPU"));
     let gpu = until("devices")
-        + r#"echo '{"step":"devices","status":"ok","devices":[{"name":"R","accelerator":false}]}'; echo '{"step":"end","status":"ok"}'"#;
+        + r#"echo '{"step":"devices","status":"ok","devices":[{"name":"ROCKET","accelerator":false}]}'; echo '{"step":"end","status":"ok"}'"#;
     assert_eq!(failing(&script(&gpu, false)).status, Status::Warn);
 }
 

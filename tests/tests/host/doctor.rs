@@ -143,6 +143,69 @@ fn host_doctor_on_names_that_a_real_host_passes_over() {
     assert_eq!(interface(&right), "C");
 }
 
+/// A plugin of a few lines in the scratch folder.
+fn plugin(s: &Setup, name: &str, source: &str, options: &[&str]) -> PathBuf {
+    let at = |name: &str| s.scratch.path().join(name);
+    let (file, out) = (at("plugin.c"), at(name));
+    std::fs::write(&file, source).expect("writes");
+    let mut c = Command::new("gcc");
+    c.args(["-shared", "-fPIC", "-O1", "-w", "-o"]).arg(&out).arg(file).args(options);
+    let built = c.output().expect("gcc");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    out
+}
+
+/// What ends a real host ends the load test alone, which says how and where; also inside another system.
+#[test]
+fn host_load_test_outlives_a_plugin_that_aborts() {
+    let whisper = named("ROCKET_TEST_WHISPER_HOSTS");
+    let whisper = std::env::split_paths(&whisper).next().expect("a host");
+    for (s, program) in
+        [(Setup::named(), "llama-completion"), (Setup::in_host(whisper), "whisper-cli")]
+    {
+        let source = "#include <stdlib.h>
+            __attribute__((constructor)) void f(void) { abort(); }
+            void *ggml_backend_init(void) { return 0; }";
+        let aborts = plugin(&s, "aborts.so", source, &[]);
+        let real = started(&s, program, &["-m", "/none", "-f", text(&aborts)], &aborts);
+        assert!(!real.status.success(), "{program} goes on");
+        let loaded = rocketctl(&["load-test", text(&aborts), "--host", text(&s.host)], &[]);
+        let expected = "ended by SIGABRT while the plugin was opened (its constructors)";
+        assert_eq!(title(&loaded, "load.open"), expected, "{loaded:#}");
+    }
+}
+
+/// A11 with the real loader: the version that the files show to be missing is the one that it misses.
+#[test]
+fn host_load_test_names_the_version_that_the_loader_misses() {
+    let s = Setup::named();
+    let script = s.scratch.path().join("versions");
+    std::fs::write(&script, "GLIBC_2.99 { global: from_tomorrow; };\n").expect("writes");
+    let option = format!("-Wl,--version-script={}", script.display());
+    let options = ["-nostdlib", "-Wl,-soname,libc.so.6", &option];
+    let libc = plugin(&s, "libc.so.6", "void from_tomorrow(void) {}", &options);
+    let source =
+        "void from_tomorrow(void); void *ggml_backend_init(void) { from_tomorrow(); return 0; }";
+    let newer = plugin(&s, "newer.so", source, &["-nostdlib", text(&libc)]);
+    let loaded = rocketctl(&["load-test", text(&newer), "--host", text(&s.host)], &[]);
+    let f = finding(&loaded, "plugin.glibc");
+    assert_eq!(f["title"], "the plugin needs GLIBC_2.99", "{loaded:#}");
+    let evidence = f["evidence"].to_string();
+    assert!(evidence.contains("from_tomorrow"), "by the files: {evidence}");
+    assert!(evidence.contains("version `GLIBC_2.99' not found"), "by the loader: {evidence}");
+    assert_eq!(finding(&loaded, "load.open")["because"], "plugin.glibc");
+}
+
+/// Where there is no bubblewrap, the host's own loader serves.
+#[test]
+fn host_load_test_without_bubblewrap() {
+    let s = Setup::named();
+    let arguments = ["load-test", text(&s.plugin), "--host", text(&s.host)];
+    let loaded = rocketctl(&arguments, &[("ROCKET_DEVICE", "sim"), ("PATH", "/nowhere")]);
+    assert!(title(&loaded, "load.libraries").contains("no bubblewrap"), "{loaded:#}");
+    assert_eq!(loaded["exit"], 0, "{loaded:#}");
+}
+
 /// A host of llama.cpp's form, whose CPU backend is a module or linked in.
 struct Built(tempfile::TempDir);
 

@@ -204,6 +204,8 @@ fn names_that_hosts_do_not_find() {
     assert_eq!(good.finding("plugin.path").status, Status::Ok);
     let relative = plain().variable("GGML_BACKEND_PATH=opt/npu/libggml-rocket.so");
     assert_eq!(relative.finding("plugin.path").status, Status::Warn);
+    let named = plain().plugin("opt/npu/libggml-rocket.so").finding("plugin.path");
+    assert_eq!(named.status, Status::Ok, "on a command line: {named:?}");
     let empty = plain().variable("GGML_BACKEND_PATH=").finding("plugin.path");
     assert!(empty.status == Status::Warn && empty.title.contains("not set"), "{empty:?}");
 }
@@ -239,6 +241,29 @@ fn files_of_another_kind() {
     assert!(system.finding("plugin.elf").title.contains("no shared library"));
     compile(&system.at("opt/p.so"), PLUGIN, &["-shared"]);
     assert_eq!(system.finding("plugin.elf").status, Status::Ok);
+}
+
+/// Two C libraries in one process.
+#[test]
+fn a_plugin_for_musl_in_a_host_with_glibc() {
+    for (theirs, ours, status) in [
+        ("libc.so.6", "libc.musl-x.so.1", Status::Fail),
+        ("libc.musl-x.so.1", "libc.so.6", Status::Fail),
+        ("libc.so.6", "libc.so.6", Status::Ok),
+    ] {
+        let system = System::new().plugin("/opt/p.so").host("/opt/x");
+        let needing = |name: &str| {
+            let file = system.at(&format!("build/{name}"));
+            library(&file, name, "void f(void) {}", &[]);
+            file.to_str().unwrap().to_owned()
+        };
+        let options = ["-Wl,--no-as-needed", &needing(ours)];
+        library(&system.at("opt/p.so"), "p", PLUGIN, &options);
+        let options = ["-Wl,--no-as-needed", "-Wl,-e,main", &needing(theirs)];
+        compile(&system.at("opt/x"), "int main(void) { return 0; }", &options);
+        let f = system.finding("plugin.elf");
+        assert_eq!(f.status, status, "{f:?}");
+    }
 }
 
 /// What a host of a generation exports from its base library.
@@ -304,6 +329,7 @@ impl Recipe {
             ("llama-bench", &llama, calls(&["llama_backend_init", "ggml_backend_load_all"])),
             ("whisper-cli", &whisper, calls(&["whisper_init", "ggml_backend_load_all"])),
             ("whisper-old", &whisper, calls(&["whisper_init"])),
+            ("llama-other", &llama, calls(&["llama_backend_init", "ggml_backend_load_all"])),
         ] {
             let options: Vec<&str> = options.iter().copied().chain([library.as_str()]).collect();
             compile(&at(name), &format!("{source}{main}"), &options);
@@ -355,6 +381,8 @@ fn hosts_that_have_their_cpu_backend_linked_in() {
     assert_eq!(deaf.finding("host.loads-backends").because, Some("host.dynamic"));
     assert_eq!(linked("/llama-bench").finding("host.dynamic").status, Status::Ok);
     assert_eq!(linked("/whisper-cli").finding("host.dynamic").status, Status::Ok);
+    let other = linked("/llama-other").finding("host.dynamic");
+    assert_eq!(other.status, Status::Unknown, "{other:?}");
     let all = linked("").finding("host.dynamic");
     assert_eq!(all.status, Status::Warn);
     assert!(all.title.starts_with("llama-cli ") && words(&all).contains("llama-bench"), "{all:?}");
@@ -368,6 +396,7 @@ fn hosts_that_have_their_cpu_backend_linked_in() {
 fn hosts_that_never_load_backends() {
     let f = |named: &str| Recipe::new().system(named).finding("host.loads-backends");
     assert_eq!(f("/llama-cli").status, Status::Ok);
+    assert_eq!(f("/llama-other").status, Status::Ok);
     assert_eq!(f("/whisper-cli").title, "whisper-cli loads them itself");
     assert_eq!(f("/whisper-old").status, Status::Fail);
     assert!(f("/whisper-old").cause.contains("1.7.6"));
@@ -417,6 +446,10 @@ fn symbols_of_a_sibling() {
         assert!(f.title.starts_with(cpu), "the first that is missing: {f:?}");
         assert_eq!(system(&["ggml_init"], named).finding("plugin.symbols").status, Status::Ok);
     }
+    let weak = system(&[], Some(""));
+    let source = "__attribute__((weak)) void may(void); void use(void) { if (may) may(); }";
+    library(&weak.at("opt/p.so"), "p", &format!("{PLUGIN}{source}"), &[]);
+    assert_eq!(weak.finding("plugin.symbols").status, Status::Ok, "it may be missing");
     // Without a host: the CPU module's are never seen, those of libggml-base may be.
     assert_eq!(system(&[cpu], None).finding("plugin.symbols").status, Status::Fail);
     let may = system(&["ggml_init"], None).finding("plugin.symbols");
@@ -430,6 +463,29 @@ fn symbols_of_a_sibling() {
     let linked = Recipe { dl: false, ..Recipe::new() }.system("/llama-cli").plugin("/opt/p.so");
     library(&linked.at("opt/p.so"), "p", &(PLUGIN.to_owned() + &calls(&[cpu])), &[]);
     assert_eq!(linked.finding("plugin.symbols").status, Status::Ok);
+}
+
+/// A plugin that is linked with ggml: the names of the libraries must be one.
+#[test]
+fn plugins_that_are_linked_with_ggml() {
+    let with = |soname: &str, keep: bool| {
+        let system = Recipe::new().system("").plugin("/opt/p.so");
+        let theirs = system.at(&format!("usr/lib/{soname}"));
+        library(&theirs, soname, &functions(&["ggml_init"]), &[]);
+        let source = PLUGIN.to_owned() + &calls(&["ggml_init"]);
+        library(&system.at("opt/p.so"), "p", &source, &[theirs.to_str().unwrap()]);
+        if !keep {
+            std::fs::remove_file(theirs).unwrap();
+        }
+        system.finding("plugin.symbols")
+    };
+    assert_eq!(with("libggml-base.so.0", false).status, Status::Ok, "the host has it loaded");
+    let other = with("libggml-base.so.9", false);
+    assert!(other.status == Status::Fail && other.title.contains("libggml-base.so.9"), "{other:?}");
+    let two = with("libggml-base.so.9", true);
+    assert!(two.status == Status::Warn && two.title.contains("second"), "{two:?}");
+    let absent = with("libx.so.1", false);
+    assert!(absent.status == Status::Fail && absent.title.contains("libx.so.1"), "{absent:?}");
 }
 
 /// A16, the host's side: what tells, the switch, and the switch thrown.
@@ -518,6 +574,13 @@ fn settings() {
     let odd = f("ROCKET_MIN_M=many");
     assert!(odd.status == Status::Warn && words(&odd).contains("is not in the range"), "{odd:?}");
     assert_eq!(f("ROCKET_SIM_BOARD=x").status, Status::Ok, "another tool's");
+    let file = f("ROCKET_CONFIG=/etc/npu.yaml");
+    assert!(words(&file).contains("there is no such file"), "{file:?}");
+    let system = System::new().variable("ROCKET_CONFIG=/etc/npu.yaml");
+    std::fs::create_dir_all(system.at("etc")).unwrap();
+    std::fs::write(system.at("etc/npu.yaml"), "settings: {min_n: 3}\n").unwrap();
+    let file = system.finding("plugin.knobs");
+    assert!(file.status == Status::Warn && words(&file).contains("min_n"), "of the tree: {file:?}");
     let two = f("ROCKET_MIN_N=64\nROCKET_XYZZY=1");
     assert!(two.title.starts_with("2 settings") && two.fix.len() == 1, "{two:?}");
 }
@@ -553,11 +616,22 @@ fn a_host_in_a_root_of_its_own() {
     libc(&inside(&libc_path()), &["GLIBC_2.17", "GLIBC_2.43"]);
     library(&inside("usr/lib/libggml-base.so"), "libggml-base.so.0", &functions(&BASE), &[]);
     assert_eq!(system.finding("plugin.glibc").status, Status::Fail, "no loader: no root");
-    for loader in ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"] {
-        let loader = inside(loader);
-        std::fs::create_dir_all(loader.parent().unwrap()).unwrap();
-        std::fs::write(loader, "").unwrap();
+    // Where /lib is /usr/lib, the loader is in /usr as well: that is no system of its own.
+    let mut app = floor(&[("GLIBC_2.17", "memcpy")], "GLIBC_2.36").host("/usr/lib/app");
+    library(&app.at("usr/lib/app/libggml-base.so"), "libggml-base.so.0", &functions(&BASE), &[]);
+    libc(&app.at("usr/lib/libc.so.6"), &["GLIBC_2.4"]);
+    let loaders = ["lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1"];
+    let put = |path: PathBuf| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, "").unwrap();
+    };
+    for loader in loaders {
+        put(app.at(&format!("usr/{loader}")));
     }
+    assert_eq!(app.finding("plugin.glibc").status, Status::Ok);
+    app.options.host = None;
+    assert_eq!(app.finding("plugin.glibc").status, Status::Ok);
+    loaders.into_iter().for_each(|loader| put(inside(loader)));
     let f = system.finding("plugin.glibc");
     assert!(f.status == Status::Fail && words(&f).contains("GLIBC_2.43"), "{f:?}");
 }
