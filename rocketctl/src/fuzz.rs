@@ -102,7 +102,7 @@ pub fn dmesg(data: &[u8]) {
         return;
     }
     let Ok(root) = rocket_runtime::board::Root::open(dir.path()) else { return };
-    let report = crate::doctor::look(&root, None);
+    let report = crate::doctor::look(&root, &crate::doctor::Options::default());
     assert!(report.is_ok_and(|r| r.text(false, false).lines().count() > 1));
 }
 
@@ -142,5 +142,19 @@ pub fn boot_configuration(data: &[u8]) {
     if let Ok(new) = menu::add(&text, name) {
         assert_eq!(menu::add(&new, name).ok().as_ref(), Some(&new));
         assert!(!menu::has(&menu::remove(&new, name), name));
+    }
+}
+
+/// Evidence from an ELF file: what it takes from elsewhere has a name.
+pub fn elf(data: &[u8]) {
+    if let Ok(elf) = crate::elf::parse(data) {
+        assert!(elf.imports.iter().all(|i| !i.name.is_empty()));
+    }
+}
+
+/// Lines of ld.so.conf: folders are absolute.
+pub fn ld_so_conf(data: &[u8]) {
+    for line in crate::elf::conf(&String::from_utf8_lossy(data)) {
+        assert!(!matches!(line, crate::elf::Conf::Folder(f) if !f.starts_with('/')));
     }
 }

@@ -10,6 +10,7 @@ mod change;
 mod clock;
 mod detect;
 mod doctor;
+mod elf;
 #[doc(hidden)]
 pub mod fuzz;
 mod overlay;

@@ -27,7 +27,8 @@ use entries as e;
 use file::Place;
 use resolve::{Given, Origin, Values};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use value::Value;
 
 /// Which NPU was asked for.
@@ -212,6 +213,14 @@ impl Knobs {
         let variables: Vec<_> = std::env::vars_os().collect();
         let words = profile::command_line();
         Knobs::from_parts(&variables, &words, &file::read)
+    }
+
+    /// From another process's environment, with a way to read the configuration file that it names.
+    pub fn of_environment(
+        variables: &[(OsString, OsString)],
+        read: &dyn Fn(&Path) -> io::Result<Option<Vec<u8>>>,
+    ) -> Knobs {
+        Knobs::from_parts(variables, &[], read)
     }
 
     /// From variables alone, as `get` has them; no file and no unknown names.

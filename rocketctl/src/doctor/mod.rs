@@ -5,6 +5,9 @@
 
 mod checks;
 pub mod finding;
+mod host;
+mod named;
+mod plugin;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +19,8 @@ pub use tests::{Board, well_formed};
 
 use clap::Args;
 pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
+use named::Named;
+pub use named::Options;
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,6 +47,12 @@ pub struct Check {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum About {
     Machine,
+    /// `--plugin`, or GGML_BACKEND_PATH.
+    Plugin,
+    /// ROCKET_* variables.
+    Knobs,
+    /// `--host`.
+    Host,
     /// `--as-service`.
     Service,
 }
@@ -61,22 +72,30 @@ pub struct Case {
     pub facts: Facts,
     /// Variables of the environment in which it is asked: `cmd/env.txt` of a tree.
     pub environment: Reading<BTreeMap<String, String>>,
+    /// A plugin and a host that were named.
+    pub named: Named,
     /// `--as-service`.
     pub service: Option<Service>,
 }
 
 impl Case {
     /// Reads it all, once.
-    fn read(root: &Root, service: Option<&str>) -> Result<Case> {
-        let service = service.map(files::full_name).transpose().map_err(Error::msg)?;
+    fn read(root: &Root, options: &Options) -> Result<Case> {
+        let service = options.as_service.as_deref().map(files::full_name);
+        let service = service.transpose().map_err(Error::msg)?;
         let service = service.map(|name| Service { unit: files::load(root, &name), name });
-        Ok(Case { facts: Facts::read(root), environment: root.environment(), service })
+        let environment = root.environment();
+        let named = Named::read(root, options, &environment)?;
+        Ok(Case { facts: Facts::read(root), environment, named, service })
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
     fn concerns(&self, check: &Check) -> bool {
         match check.about {
             About::Machine => true,
+            About::Plugin => self.named.plugin.is_some(),
+            About::Knobs => self.named.knobs.is_some(),
+            About::Host => self.named.host.is_some(),
             About::Service => self.service.is_some(),
         }
     }
@@ -91,9 +110,8 @@ pub struct Arguments {
     /// Leave these checks out.
     #[arg(long, value_name = "ID")]
     skip: Vec<String>,
-    /// Look at what this systemd unit may use as well.
-    #[arg(long, value_name = "UNIT")]
-    as_service: Option<String>,
+    #[command(flatten)]
+    named: Options,
     /// Print what bears on the machine's safety only.
     #[arg(long, conflicts_with = "only")]
     security: bool,
@@ -118,7 +136,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         false => arguments.only.clone(),
     };
     let root = opened(&globals.root)?.keeping();
-    let report = chosen(look(&root, arguments.as_service.as_deref())?, &only, &arguments.skip);
+    let report = chosen(look(&root, &arguments.named)?, &only, &arguments.skip);
     if let [id, ..] = only.as_slice()
         && report.findings.is_empty()
     {
@@ -193,15 +211,19 @@ pub fn opened(path: &Path) -> Result<Root> {
 /// # Errors
 /// A root that is not there.
 pub fn examine(path: &Path) -> Result<Report> {
-    look(&opened(path)?, None)
+    look(&opened(path)?, &Options::default())
 }
 
-/// All findings for the machine, and for a service that was named.
+/// All findings for the machine, and for what was named with it.
 ///
 /// # Errors
-/// A service's name that is none.
-pub fn look(root: &Root, service: Option<&str>) -> Result<Report> {
-    let case = Case::read(root, service)?;
+/// A host that is not there, or a service's name that is none.
+pub fn look(root: &Root, options: &Options) -> Result<Report> {
+    Ok(findings(&Case::read(root, options)?))
+}
+
+/// What all checks that have something to look at say.
+pub fn findings(case: &Case) -> Report {
     let mut findings: Vec<Finding> = Vec::new();
     for check in checks::ALL.iter().filter(|c| case.concerns(c)) {
         // The root of it all, and not the link between.
@@ -216,8 +238,8 @@ pub fn look(root: &Root, service: Option<&str>) -> Result<Report> {
         });
         findings.push(match broken {
             Some(because) => Finding::skipped(check.id, because),
-            None => (check.run)(&case),
+            None => (check.run)(case),
         });
     }
-    Ok(Report::new(findings, &required()))
+    Report::new(findings, &required())
 }

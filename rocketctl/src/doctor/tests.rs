@@ -1,14 +1,15 @@
 //! Boards of `tests/boards`, and what people met with theirs, in variants.
 
-use super::{checks, examine};
 mod access;
 mod cases;
 mod hostile;
+mod hosts;
 mod kernel;
 mod rules;
 mod speed;
 
 use super::finding::{Finding, Report, Status};
+use super::{checks, examine};
 pub use rules::well_formed;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -71,7 +72,8 @@ impl Board {
 
     /// The same, with a service.
     fn ask_for(&self, service: &str) -> Report {
-        let report = super::look(&super::opened(self.0.path()).unwrap(), Some(service)).unwrap();
+        let options = super::Options { as_service: Some(service.to_owned()), ..Default::default() };
+        let report = super::look(&super::opened(self.0.path()).unwrap(), &options).unwrap();
         well_formed(&report);
         report
     }

@@ -27,9 +27,8 @@ pub struct Arguments {
     /// Where to; a file that is there is left alone.
     #[arg(default_value = "rocketctl-report.tar.gz")]
     file: PathBuf,
-    /// Look at what this systemd unit may use as well.
-    #[arg(long, value_name = "UNIT")]
-    as_service: Option<String>,
+    #[command(flatten)]
+    named: doctor::Options,
     /// Print the names of the files that it would have, and write nothing.
     #[arg(long)]
     dry_run: bool,
@@ -41,7 +40,7 @@ pub struct Arguments {
 /// A root that is not there, or a file that cannot be written.
 pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let root = doctor::opened(&globals.root)?.keeping();
-    doctor::look(&root, arguments.as_service.as_deref())?;
+    doctor::look(&root, &arguments.named)?;
     if arguments.dry_run {
         let names: Vec<String> = contents(&root)?.into_keys().collect();
         match globals.json {
@@ -124,7 +123,7 @@ fn contents(root: &Root) -> Result<BTreeMap<String, Entry>> {
             Kept::File(bytes) => Kept::File(redactor.bytes(&bytes, free)),
             Kept::Folder(names) => Kept::Folder(names.iter().map(|n| text(n)).collect()),
             Kept::Link(name) => Kept::Link(text(&name)),
-            Kept::There => Kept::There,
+            Kept::There | Kept::Left => kept,
         };
         (text(&path), kept)
     });

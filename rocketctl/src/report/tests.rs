@@ -2,7 +2,7 @@
 
 use super::redact::Redactor;
 use super::{contents, unpacked, write};
-use crate::doctor;
+use crate::doctor::{self, Options};
 use rocket_runtime::board::Root;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,11 @@ use tempfile::TempDir;
 
 fn boards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards")
+}
+
+/// A service that some of the boards have.
+fn named() -> Options {
+    Options { as_service: Some("llama".into()), ..Options::default() }
 }
 
 /// A copy of a board with more files.
@@ -32,7 +37,7 @@ fn board(name: &str, files: &[(&str, &str)]) -> TempDir {
 /// The report of a tree, unpacked.
 fn reported(tree: &Path) -> (TempDir, super::Unpacked) {
     let root = Root::open(tree).unwrap().keeping();
-    doctor::look(&root, Some("llama")).unwrap();
+    doctor::look(&root, &named()).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("r.tar.gz");
     let written = write(&root, &file).unwrap();
@@ -42,7 +47,7 @@ fn reported(tree: &Path) -> (TempDir, super::Unpacked) {
 }
 
 fn said(tree: &Path) -> String {
-    let report = doctor::look(&Root::open(tree).unwrap(), Some("llama")).unwrap();
+    let report = doctor::look(&Root::open(tree).unwrap(), &named()).unwrap();
     serde_json::to_string_pretty(&report).unwrap()
 }
 
@@ -177,7 +182,7 @@ fn names_that_are_words() {
         );
         let (_dir, report) = reported(tree.path());
         let ids = |tree: &Path| {
-            let report = doctor::look(&Root::open(tree).unwrap(), None).unwrap();
+            let report = doctor::look(&Root::open(tree).unwrap(), &Options::default()).unwrap();
             report.findings.iter().map(|f| (f.id, f.status)).collect::<Vec<_>>()
         };
         assert_eq!(ids(&report.tree), ids(tree.path()), "{name}");
@@ -216,6 +221,6 @@ fn where_it_goes() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left behind");
     assert!(unpacked(&file).unwrap_err().to_string().contains("is no report of rocketctl"));
     assert!(unpacked(dir.path()).unwrap().is_none());
-    doctor::look(&root, None).unwrap();
+    doctor::look(&root, &Options::default()).unwrap();
     assert!(contents(&root).unwrap().contains_key("cmd/id.txt"));
 }

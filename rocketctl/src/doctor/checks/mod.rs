@@ -11,6 +11,12 @@ mod board_family;
 mod board_memory;
 mod board_soc;
 mod board_thermal;
+mod host_abi;
+mod host_dynamic;
+mod host_loads_backends;
+mod host_mmproj_device;
+pub mod host_repack;
+mod host_rival;
 mod kernel_config;
 mod kernel_dt_nodes;
 mod kernel_dtb_stale;
@@ -21,6 +27,12 @@ mod kernel_module;
 mod kernel_patches;
 mod kernel_probe;
 mod kernel_security;
+mod plugin_cpu;
+mod plugin_elf;
+mod plugin_glibc;
+mod plugin_knobs;
+mod plugin_path;
+mod plugin_symbols;
 mod speed_autosuspend;
 mod speed_clock;
 mod speed_dmc;
@@ -60,7 +72,21 @@ pub const ALL: &[Check] = &[
     speed_dmc::CHECK,
     board_thermal::CHECK,
     board_memory::CHECK,
+    plugin_path::CHECK,
+    plugin_elf::CHECK,
+    plugin_glibc::CHECK,
+    plugin_symbols::CHECK,
+    plugin_cpu::CHECK,
+    plugin_knobs::CHECK,
+    host_dynamic::CHECK,
+    host_loads_backends::CHECK,
+    host_abi::CHECK,
+    host_repack::CHECK,
+    host_rival::CHECK,
+    host_mmproj_device::CHECK,
 ];
+
+pub use plugin_cpu::features as cpu_features;
 
 /// How the package of the patched driver is installed and removed (kernel-patches/README.md).
 const INSTALL_PATCHES: &str = "sudo apt install ./rocket-npu-dkms_*_all.deb";

@@ -1,0 +1,107 @@
+use super::super::finding::Finding;
+use super::super::host::{Asks, Host, asks, unreadable};
+use super::super::{About, Case, Check};
+use crate::elf::Text;
+
+const ID: &str = "host.dynamic";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "A plugin needs a host with ggml as shared libraries. Of those, builds with GGML_BACKEND_DL open every \
+              backend from a file. Shared builds without it, CMake's default, have the CPU backend from the start, \
+              and most of llama.cpp's programs load others only while there is none: llama-cli, llama-server, \
+              llama-completion, llama-perplexity and llama-embedding pass over GGML_BACKEND_PATH without a word, \
+              although --list-devices shows the device.",
+    after: &[],
+    about: About::Host,
+    required: false,
+    run,
+};
+
+fn run(case: &Case) -> Finding {
+    let Some(host) = &case.named.host else {
+        return Finding::unknown(ID, "how the host was built", "no host was named");
+    };
+    if let Some(absent) = unreadable(host) {
+        return Finding::unread(ID, "how the host was built", absent);
+    }
+    if host.base().is_none() || host.ggml().is_none() {
+        return without_ggml(host);
+    }
+    if host.loads_modules() == Some(true) {
+        return Finding::ok(ID, "backends are files of their own");
+    }
+    let asked: Vec<(&str, Asks)> =
+        host.all_programs().into_iter().map(|(p, c)| (p.name(), asks(p, c))).collect();
+    let deaf = |a: &Asks| matches!(a, Asks::WhileEmpty(_));
+    let names = |deafness: bool| -> Vec<&str> {
+        asked.iter().filter(|(_, a)| deaf(a) == deafness).map(|(n, _)| *n).collect()
+    };
+    let (never, others) = (names(true), names(false));
+    let cpu = host.ggml().map(|g| g.elf.needed.join(", ")).unwrap_or_default();
+    let found = |f: Finding| {
+        f.cause(
+            "Its CPU backend is linked in (no GGML_BACKEND_DL), and these programs load others only while none \
+             is there.",
+        )
+        .seen(host.ggml().map(|g| g.path.clone()).unwrap_or_default(), format!("needs {cpu}"))
+        .fix(BUILD, host.verify(ID), BACK)
+    };
+    match (never.is_empty(), others.is_empty()) {
+        (true, true) => {
+            found(Finding::warn(ID, "most programs of this host ignore GGML_BACKEND_PATH"))
+        }
+        (true, false) => {
+            Finding::ok(ID, "the CPU backend is linked in; its program loads others all the same")
+        }
+        (false, true) => {
+            found(Finding::fail(ID, format!("{} ignores GGML_BACKEND_PATH", list(&never))))
+        }
+        (false, false) => {
+            found(Finding::warn(ID, format!("{} ignore GGML_BACKEND_PATH", list(&never))))
+                .seen("not so", list(&others))
+        }
+    }
+}
+
+const BUILD: &str =
+    "cmake -B build -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON && cmake --build build";
+const BACK: &str = "cmake -B build -DGGML_BACKEND_DL=OFF && cmake --build build";
+
+fn list(names: &[&str]) -> String {
+    match names.len() {
+        n if n > 6 => format!("{} and {} more", names[..6].join(", "), n - 6),
+        _ => names.join(", "),
+    }
+}
+
+/// No libggml-base comes along: ggml is inside the program, is not there at all, or is not found.
+fn without_ggml(host: &Host) -> Finding {
+    let program = host.program.as_ref().and_then(|p| p.as_ref().ok());
+    if let Some((name, by)) = host.libraries.missing.iter().find(|(n, _)| n.starts_with("libggml"))
+    {
+        return Finding::unknown(
+            ID,
+            "how the host was built",
+            format!("{by} needs {name}, which is not found"),
+        );
+    }
+    let Some(program) = program else {
+        return Finding::fail(ID, "there are no shared libraries of ggml in this folder")
+            .cause("A host with ggml linked into its programs can load no plugin.")
+            .seen(host.path.clone(), "no libggml.so with libggml-base.so")
+            .fix(BUILD, host.verify(ID), BACK);
+    };
+    let inside = program.elf.has(Text::BackendPath)
+        || program.elf.exports("ggml_init")
+        || host.libraries.objects.iter().any(|o| o.elf.exports("ggml_init"));
+    match inside {
+        true => Finding::fail(ID, "ggml is linked into this program")
+            .cause("A static build has no libggml-base that a plugin could use.")
+            .seen(program.path.clone(), program.elf.needed.join(", "))
+            .fix(BUILD, host.verify(ID), BACK),
+        false => Finding::fail(ID, "this program does not use ggml's libraries")
+            .cause("It is no host, or has all of ggml inside and does not show it: no plugin can be loaded.")
+            .seen(program.path.clone(), program.elf.needed.join(", ")),
+    }
+}

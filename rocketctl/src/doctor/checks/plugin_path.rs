@@ -1,0 +1,79 @@
+use super::super::finding::Finding;
+use super::super::named::VARIABLE;
+use super::super::plugin::{Origin, Place, Plugin, quoted};
+use super::super::{About, Case, Check};
+
+const ID: &str = "plugin.path";
+
+pub const CHECK: Check = Check {
+    id: ID,
+    explain: "Hosts take the value of GGML_BACKEND_PATH word for word, as one file: no folder, no list, no quotes, \
+              no ~, no blank at its end. What is not there they pass over with one line, which some of them mute, \
+              and go on without the NPU. A relative name holds in one folder only.",
+    after: &[],
+    about: About::Plugin,
+    required: false,
+    run,
+};
+
+fn run(case: &Case) -> Finding {
+    let Some(plugin) = &case.named.plugin else {
+        return Finding::unknown(ID, "the plugin's file", "no plugin was named");
+    };
+    if plugin.given.is_empty() {
+        return Finding::warn(ID, format!("{VARIABLE} is empty, which counts as not set"))
+            .cause("A host that is started from here loads no plugin.")
+            .seen(VARIABLE, "''");
+    }
+    match &plugin.place {
+        Place::File(path) if plugin.given.starts_with('/') => Finding::ok(ID, path.clone()),
+        Place::File(path) => Finding::warn(ID, "the plugin's name is relative")
+            .cause("It is found from this folder alone: a host that is started elsewhere loads no plugin.")
+            .seen(name(plugin), plugin.given.clone())
+            .fix(set(path), VERIFY, back(plugin)),
+        Place::Folder(path, inside) => folder(plugin, path, inside),
+        Place::Meant(path, slips) => Finding::fail(ID, format!("the plugin's name {}", slips.join(" and ")))
+            .cause("Hosts take it word for word, so there is no such file for them.")
+            .seen(name(plugin), format!("'{}'", plugin.given.escape_debug()))
+            .seen(path.clone(), "is there")
+            .fix(set(path), VERIFY, back(plugin)),
+        Place::Bare => Finding::fail(ID, "the plugin's name has no folder")
+            .cause("The loader looks for it among the system's libraries alone. Give the whole path.")
+            .seen(name(plugin), plugin.given.clone()),
+        Place::Missing => Finding::fail(ID, "there is no such plugin")
+            .cause("Hosts go on without it, and without the NPU.")
+            .seen(name(plugin), format!("'{}'", plugin.given.escape_debug())),
+        Place::Unseen(absent) => Finding::unread(ID, "whether the plugin is there", absent),
+    }
+}
+
+const VERIFY: &str = "rocketctl doctor --only plugin.path";
+
+fn name(plugin: &Plugin) -> &'static str {
+    match plugin.origin {
+        Origin::Option => "--plugin",
+        Origin::Variable => VARIABLE,
+    }
+}
+
+fn back(plugin: &Plugin) -> String {
+    match plugin.origin {
+        Origin::Option => format!("unset {VARIABLE}"),
+        Origin::Variable => set(&plugin.given),
+    }
+}
+
+fn set(path: &str) -> String {
+    format!("export {VARIABLE}={}", quoted(path))
+}
+
+fn folder(plugin: &Plugin, path: &str, inside: &[String]) -> Finding {
+    let found = Finding::fail(ID, "the plugin's name must be the file, and is a folder")
+        .cause("Hosts open what it names as a library. They look into no folder for it.")
+        .seen(name(plugin), path);
+    match inside {
+        [one] => found.fix(set(one), VERIFY, back(plugin)),
+        [] => found.seen(path, "holds no plugin"),
+        many => found.seen("plugins in it", many.join(", ")),
+    }
+}
