@@ -115,6 +115,19 @@ impl Step {
         self.with(Change::Run { argv: Vec::new(), undo: Some(words(undo)) })
     }
 
+    fn is_commands(&self) -> bool {
+        self.changes.iter().all(|c| matches!(c, Change::Run { .. }))
+    }
+
+    /// What it runs, as a shell takes it.
+    fn commands(&self) -> Vec<String> {
+        let argv = |c: &Change| match c {
+            Change::Run { argv, .. } if !argv.is_empty() => Some(command::quoted(argv)),
+            _ => None,
+        };
+        self.changes.iter().filter_map(argv).collect()
+    }
+
     pub fn given(mut self, state: State) -> Step {
         self.given = Some(state);
         self
@@ -142,7 +155,9 @@ pub enum Change {
 }
 
 /// New text by old text.
-pub struct Edit(Box<dyn Fn(Option<&str>) -> Result<String>>);
+pub struct Edit(Box<NewText>);
+
+type NewText = dyn Fn(Option<&str>) -> Result<String>;
 
 impl fmt::Debug for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -190,7 +190,7 @@ fn set(root: &Root, rate: &str, keep: bool, how: &How, globals: &Globals) -> Res
         plan = plan.step(step.set(parameter_path(), hz.to_string()));
     }
     if keep {
-        plan = plan.step(keep_step(root, hz)?);
+        plan = plan.step(keep_step(root, &facts, hz)?);
     }
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
     let outcome = change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;
@@ -242,7 +242,7 @@ fn refused(why: &'static str, driver: Driver, globals: &Globals) -> Result<ExitC
 ///
 /// # Errors
 /// A file of the system's packages has another value, which is not ours to change.
-pub fn keep_step(root: &Root, hz: u64) -> Result<Step> {
+pub fn keep_step(root: &Root, facts: &Facts, hz: u64) -> Result<Step> {
     let value = (hz != 0).then(|| hz.to_string());
     let others = options::found(root, PARAMETER);
     let path = match others.iter().find(|(path, _)| path != options::FILE) {
@@ -257,6 +257,13 @@ pub fn keep_step(root: &Root, hz: u64) -> Result<Step> {
         "From the next start on",
         "An option for modprobe; a driver that does not know it ignores it.",
     );
+    // modules.builtin has names alone, modules.dep a colon after each.
+    if facts.installed.iter().flatten().any(|line| !line.contains(':')) {
+        let why = format!(
+            "the driver is built into this kernel, which takes it from its command line: rocket.{PARAMETER}={hz}"
+        );
+        return Ok(step.given(State::Cannot(why)));
+    }
     // A module that is loaded from there never sees the system's files.
     let early = root.text("etc/initramfs-tools/modules").unwrap_or_default();
     let early = early.lines().any(|l| l.split_whitespace().next() == Some("rocket"));

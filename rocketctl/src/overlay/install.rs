@@ -106,7 +106,7 @@ fn text_for(overlay: &Overlay) -> String {
 }
 
 /// The file first: a list must not name what is not there.
-fn plan(overlay: &Overlay, target: &Target) -> Plan {
+pub fn plan(overlay: &Overlay, target: &Target) -> Plan {
     let title = format!("Have {} apply an overlay that turns the NPU on", target.name());
     let mut why = "The board's device tree leaves the NPU off; the boot loader changes that in memory at each \
                    start, and no tree on the disk."

@@ -145,7 +145,9 @@ fn boards_that_get_none() {
     fs::remove_dir_all(half.0.path().join("proc/device-tree/iommu@fdaca000")).unwrap();
     let railless = Tree::new(&[EXTLINUX]);
     railless.put("proc/device-tree/i2c@fd880000/regulator@42/regulator-name", b"vdd_cpu_npu\0");
-    for tree in [&other, &vendor, &old, &unseen, &hostile, &half, &railless] {
+    let twice = Tree::new(&[EXTLINUX]);
+    twice.put("proc/device-tree/spi/regulator-name", b"vdd_npu_s0\0");
+    for tree in [&other, &vendor, &old, &unseen, &hostile, &half, &railless, &twice] {
         let before = tree.all();
         assert_eq!(tree.call("install --yes"), 1);
         assert_eq!(tree.all(), before, "nothing was changed");
@@ -189,6 +191,29 @@ fn in_and_out_again() {
         assert_eq!(tree.all(), before, "{config:?}");
         assert_eq!((tree.call("remove --yes"), tree.all()), (0, before), "nothing to remove");
     }
+}
+
+/// u-boot-update writes what U-Boot reads: after a change, and after that was taken back.
+#[test]
+fn what_is_run_where_the_menu_is_written() {
+    use crate::change::Change;
+    let commands = |files: &[(&str, &str)]| {
+        let tree = Tree::new(files);
+        let Verdict::Needs(overlay) = tree.verdict() else { panic!() };
+        let root = Root::open(tree.0.path()).unwrap();
+        let target = super::loader::find(&root).unwrap().unwrap();
+        let plan = super::install::plan(&overlay, &target);
+        let command = |change: &Change| match change {
+            Change::Run { argv, undo } => Some((argv.concat(), undo.as_ref().map(|u| u.concat()))),
+            _ => None,
+        };
+        plan.steps[0].changes.iter().map(command).collect::<Vec<_>>()
+    };
+    let update = || Some("u-boot-update".to_owned());
+    let around =
+        [Some((String::new(), update())), None, None, Some(("u-boot-update".into(), update()))];
+    assert_eq!(commands(&[MENU, LIST]), around);
+    assert_eq!(commands(&[EXTLINUX]), [None, None]);
 }
 
 /// What somebody wrote since stays, and a rescue system takes the overlay out of a tree that was copied without its

@@ -84,6 +84,7 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         plugin: arguments.plugin.clone(),
         driver: arguments.driver.clone(),
         user: arguments.user.clone(),
+        elsewhere: arguments.emit.is_some(),
     };
     let (plan, path) = steps::plan(&root, &facts, &named)?;
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: arguments.emit.clone() };

@@ -3,7 +3,7 @@
 use crate::change::{State, Step};
 use goblin::elf::header::{EM_AARCH64, EM_X86_64};
 use goblin::elf::{Elf, sym::STB_GLOBAL};
-use rocket_runtime::board::{Facts, Root};
+use rocket_runtime::board::Root;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,11 @@ const NAMES: [&str; 2] = ["libggml-rocket.so", "libggml_rocket.so"];
 const LIMIT: u64 = 128 << 20;
 
 /// The step, and the path that hosts are to be given.
-pub fn step(root: &Root, facts: &Facts, named: Option<&Path>) -> (Step, Option<&'static str>) {
+pub fn step(root: &Root, arm: bool, named: Option<&Path>) -> (Step, Option<&'static str>) {
     let new =
         || Step::new("plugin", "The plugin for ggml", "Stock llama.cpp and whisper.cpp load it.");
     let there = |path: &str| root.exists(path) == Ok(true);
-    let fits =
-        |path: &Path| read(path).and_then(|b| is_plugin(&b, facts.machine_is_arm()).map(|()| b));
+    let fits = |path: &Path| read(path).and_then(|b| is_plugin(&b, arm).map(|()| b));
     // What somebody named is what they want; what lies about counts if it is one for this machine.
     let beside = || beside().filter(|path| fits(path).is_ok());
     let found = named.map(Path::to_path_buf).or_else(beside);

@@ -14,6 +14,8 @@ pub struct Named {
     pub plugin: Option<PathBuf>,
     pub driver: Option<PathBuf>,
     pub user: Option<String>,
+    /// Whether it is for another system than the one that is looked at, as an image.
+    pub elsewhere: bool,
 }
 
 /// The plan, and the path of the plugin where there will be one.
@@ -24,12 +26,18 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
         "sudo rocketctl setup --undo",
     );
     let package = module::package(named.driver.as_deref())?;
-    let (driver, takes_rates) = module::step(&Seen::read(root, facts, package));
-    let (plugin, path) = plugin::step(root, facts, named.plugin.as_deref());
+    // Boards are Arm machines, whatever the files are made on.
+    let arm = facts.machine_is_arm() || named.elsewhere;
+    let (mut driver, takes_rates) = module::step(&Seen::read(root, facts, package));
+    driver.optional |= named.elsewhere;
+    let (plugin, path) = plugin::step(root, arm, named.plugin.as_deref());
     // The group before the rules that name it; the option before the driver that reads it.
     plan = plan.step(group(root, facts, named.user.as_deref()));
-    plan.steps.extend(crate::udev::steps(root, facts));
-    plan = plan.step(kept_clock(root, takes_rates)).step(early(root, facts)).step(driver);
+    plan.steps.extend(crate::udev::steps(root, facts, named.elsewhere));
+    plan = plan
+        .step(kept_clock(root, facts, takes_rates || named.elsewhere))
+        .step(early(root, facts))
+        .step(driver);
     if facts.wanted_hz.is_ok() {
         plan = plan.step(
             Step::new(
@@ -43,8 +51,8 @@ pub fn plan(root: &Root, facts: &Facts, named: &Named) -> Result<(Plan, Option<&
     Ok((plan.step(plugin), path))
 }
 
-fn kept_clock(root: &Root, takes_rates: bool) -> Step {
-    let mut step = match clock::keep_step(root, VALIDATED) {
+fn kept_clock(root: &Root, facts: &Facts, takes_rates: bool) -> Step {
+    let mut step = match clock::keep_step(root, facts, VALIDATED) {
         Ok(step) => step,
         Err(e) => Step::new("clock-keep", "", "").given(State::Cannot(format!("{e:#}"))).optional(),
     };
@@ -52,7 +60,7 @@ fn kept_clock(root: &Root, takes_rates: bool) -> Step {
     step.why = "The NPU boots at 200 MHz; at 600 prefill is about 1.4 times as fast (reported), at the stock voltage."
         .into();
     match takes_rates {
-        true => step,
+        true => step.optional(),
         false => {
             let why = "only the patched driver can raise it";
             step.given(State::Cannot(why.into())).optional()

@@ -64,6 +64,15 @@ fn there_and_back_on_every_board() {
                 board = board.set(told, "0\n");
             }
             let before = digest(board.path());
+            let root = Root::open(board.path()).unwrap();
+            let (shown, _) = plan(&root, &Facts::read(&root), &Named::default()).unwrap();
+            let mut said = Vec::new();
+            let dry = Options { dry_run: true, ..YES };
+            change::carry_out(board.path(), &shown, &dry, &mut said).unwrap();
+            for line in String::from_utf8(said).unwrap().lines() {
+                let command = line.starts_with("             later: ");
+                assert!(command || line.chars().count() <= 80, "{line}");
+            }
             let dry = Arguments { how: How { yes: true, dry_run: true }, ..arguments() };
             assert_eq!(setup(&board, &dry).unwrap(), 0);
             assert_eq!(digest(board.path()), before, "{name}: --dry-run");
@@ -91,7 +100,11 @@ fn there_and_back_on_every_board() {
             let between = digest(board.path());
             let again = planned(
                 &board,
-                &Named { plugin: Some(plugin.clone()), user: Some("tom".into()), driver: None },
+                &Named {
+                    plugin: Some(plugin.clone()),
+                    user: user.map(str::to_owned),
+                    ..Named::default()
+                },
             );
             assert_eq!(again.end, End::NothingToDo, "{name}: {again:?}");
             assert_eq!(digest(board.path()), between);
@@ -121,7 +134,8 @@ fn each_step_goes_back() {
         let board = board(late);
         let before = digest(board.path());
         let root = Root::open(board.path()).unwrap();
-        let named = Named { plugin: Some(plugin.clone()), user: Some("tom".into()), driver: None };
+        let named =
+            Named { plugin: Some(plugin.clone()), user: Some("tom".into()), ..Named::default() };
         let (all, _) = plan(&root, &Facts::read(&root), &named).unwrap();
         for step in all.steps {
             let id = step.id;
@@ -138,6 +152,20 @@ fn each_step_goes_back() {
     for id in ["udev-rules", "counters", "clock-keep", "clock-now", "load-order", "plugin"] {
         assert!(seen.contains(&id), "{id} in {seen:?}");
     }
+}
+
+/// Whatever fails, and wherever the power goes. There is a folder for the journal, as on every system.
+#[test]
+fn every_fault_of_the_whole_plan() {
+    let (_dir, plugin) = object(BACKEND, true);
+    let named = Named { plugin: Some(plugin), user: Some("ann".into()), ..Named::default() };
+    let board = Board::of("rk3588-series")
+        .set("sys/module/rocket/parameters/rocket_npu_clk_hz", "0\n")
+        .set("etc/passwd", "ann:x:1001:1001::/:\n");
+    fs::create_dir_all(board.path().join("var/lib")).unwrap();
+    let root = Root::open(board.path()).unwrap();
+    let (plan, _) = plan(&root, &Facts::read(&root), &named).unwrap();
+    crate::change::tests::survives(board.path(), &plan);
 }
 
 /// What setup cannot mend: the cause, the way out, and nothing changed.
@@ -161,7 +189,9 @@ fn boards_that_need_something_else_first() {
         assert_eq!(digest(board.path()), before, "{name}");
     }
     let blind = Board::of("rk3588-stock").without("proc/device-tree");
+    let before = digest(blind.path());
     assert_eq!(setup(&blind, &arguments()).unwrap(), 3, "unknown is not missing");
+    assert_eq!(digest(blind.path()), before);
 }
 
 /// For systems that are made elsewhere: files and words, on any machine.
@@ -170,11 +200,18 @@ fn files_in_place_of_changes() {
     for name in ["laptop", "rk3588-stock", "rk3588s-nodes-disabled"] {
         let (board, out) = (Board::of(name), tempfile::tempdir().unwrap());
         let before = digest(board.path());
-        let emit = Arguments { emit: Some(out.path().join("o")), ..arguments() };
+        let (_dir, plugin) = object(BACKEND, true);
+        let plugin = Some(plugin);
+        let emit = Arguments { plugin, emit: Some(out.path().join("o")), ..arguments() };
         assert_eq!(setup(&board, &emit).unwrap(), 0, "{name}");
         assert_eq!(digest(board.path()), before, "{name}");
         let read = |p: &str| fs::read_to_string(out.path().join("o").join(p)).unwrap();
         assert!(read("files/etc/udev/rules.d/71-rocket-npu.rules").contains("rknn"));
+        assert_eq!(
+            read("files/etc/modprobe.d/rocket.conf"),
+            "options rocket rocket_npu_clk_hz=600000000\n",
+            "a stock driver passes it over"
+        );
         assert!(read("README").contains("udevadm control --reload"));
     }
 }
@@ -265,6 +302,13 @@ fn which_plugin() {
     assert!(refused(&uses).contains("exports no"), "one that only calls it");
     let text = tempfile::NamedTempFile::new().unwrap();
     assert!(refused(text.path()).contains("no ELF"));
+    let whole = fs::read(&other).unwrap();
+    for cut in (0..whole.len()).step_by(97) {
+        crate::fuzz::plugin_file(&whole[..cut]);
+        let mut odd = whole.clone();
+        odd[cut] ^= 0xff;
+        crate::fuzz::plugin_file(&odd);
+    }
     assert!(refused(Path::new("/nonexistent.so")).contains("No such file"));
     assert!(refused(Path::new("/dev/zero")).contains("no file"));
     let packaged = Board::of("rk3588-stock").set("usr/lib/ggml-rocket/libggml-rocket.so", "x");

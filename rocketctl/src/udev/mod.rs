@@ -90,7 +90,7 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
         }
         Command::Install { how, emit } => {
             let mut plan = Plan::new(PLAN, "udev rules for the NPU", "sudo rocketctl udev remove");
-            plan.steps = steps(&root, &facts);
+            plan.steps = steps(&root, &facts, emit.is_some());
             let options = Options { dry_run: how.dry_run, yes: how.yes, emit };
             let outcome =
                 change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;

@@ -66,15 +66,15 @@ fn device(out: &mut DropIn, unit: Option<&Unit>, wish: &Wish) {
     let last = |key: &str| unit.and_then(|u| u.last("Service", key)).unwrap_or_default();
     let private = on(unit, "PrivateDevices");
     if private {
-        out.line("PrivateDevices=no", "A private /dev has no NPU in it;");
-        out.line("DevicePolicy=closed", "this shuts out the same devices,");
+        out.line("PrivateDevices=no", "A private /dev has no NPU in it.");
+        out.line("DevicePolicy=closed", "Keeps the other devices out, as the private /dev did.");
     }
     let listed = unit.is_some_and(|u| !u.list("Service", "DeviceAllow").is_empty());
     let policy = matches!(last("DevicePolicy"), "closed" | "strict");
     if private || listed || policy || unit.is_none() {
         let node =
             if wish.device.starts_with('/') { quoted(&wish.device) } else { wish.device.clone() };
-        out.line(format!("DeviceAllow={node} rw"), "and this lets the accel node in.");
+        out.line(format!("DeviceAllow={node} rw"), "Lets the NPU's node in.");
     }
 }
 

@@ -26,9 +26,9 @@ pub struct Arguments {
     /// The unit.
     #[arg(long = "for", global = true, value_name = "UNIT", default_value = "llama-server")]
     unit: String,
-    /// The plugin's file.
-    #[arg(long, global = true, value_name = "FILE", default_value = PLUGIN)]
-    plugin: String,
+    /// The plugin's file; without it the installed one.
+    #[arg(long, global = true, value_name = "FILE")]
+    plugin: Option<String>,
     /// The node, in place of all accel nodes.
     #[arg(long, global = true, value_name = "NODE")]
     device: Option<String>,
@@ -50,8 +50,9 @@ enum What {
     Cdi,
 }
 
-/// Where the package has the plugin.
-const PLUGIN: &str = "/usr/lib/ggml-rocket/libggml-rocket.so";
+/// Where the package has the plugin, and where setup puts it without one.
+const PLUGINS: [&str; 2] =
+    ["/usr/lib/ggml-rocket/libggml-rocket.so", "/usr/local/lib/ggml-rocket/libggml-rocket.so"];
 const RELOAD: [&str; 2] = ["systemctl", "daemon-reload"];
 
 /// Prints, installs or removes what a unit needs.
@@ -67,7 +68,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         Some(What::Remove(how)) => case.remove(how, globals),
         Some(What::Compose) => {
             let stem = case.unit.split(['.', '@']).next().unwrap_or_default();
-            print(&container::compose(&case.container, stem))?;
+            let text = container::compose(&case.container, stem);
+            match globals.json {
+                true => print_json(&serde_json::json!({"text": text}))?,
+                false => print(&text)?,
+            }
             Ok(ExitCode::SUCCESS)
         }
         Some(What::Cdi) => {
@@ -102,11 +107,11 @@ impl Case {
     fn new(root: &Root, asked: &Arguments) -> Result<Case> {
         let unit = files::full_name(&asked.unit).map_err(|e| anyhow!("{e}"))?;
         let printable = |t: &str| t.starts_with('/') && !t.chars().any(char::is_control);
-        if !printable(&asked.plugin) {
-            bail!(
-                "--plugin '{}' is no absolute path; a unit has no folder to start from",
-                asked.plugin
-            );
+        let installed = || PLUGINS.into_iter().find(|p| root.exists(p) == Ok(true));
+        let plugin = asked.plugin.clone();
+        let plugin = plugin.unwrap_or_else(|| installed().unwrap_or(PLUGINS[0]).to_owned());
+        if !printable(&plugin) {
+            bail!("--plugin '{plugin}' is no absolute path; a unit has no folder to start from");
         }
         if let Some(device) = asked.device.as_ref().filter(|d| !printable(d)) {
             bail!("--device '{device}' is no absolute path");
@@ -115,7 +120,7 @@ impl Case {
         let device = asked.device.clone();
         let nodes = device.clone().map_or_else(|| nodes(root), |d| vec![d]);
         let device = device.unwrap_or("char-accel".to_owned());
-        let wish = Wish { plugin: asked.plugin.clone(), device, group };
+        let wish = Wish { plugin, device, group };
         // What our own drop-in says is no reason to leave it out.
         let loaded = files::load_without(root, &unit, Some(&path(&unit)));
         let mut dropin = dropin::for_unit(loaded.as_ref().ok().map(|l| &l.unit), &wish);
@@ -127,7 +132,12 @@ impl Case {
                 notes.extend(loaded.unread.iter().map(|a| format!("not taken into account: {a}")));
                 Ok(true)
             }
-            Err(Absent { why: Why::Missing, .. }) => Ok(false),
+            Err(Absent { why: Why::Missing, .. }) => {
+                notes.push(format!(
+                    "there is no {unit} on this system, so this is for any server's"
+                ));
+                Ok(false)
+            }
             Err(absent) => Err(absent.to_string()),
         };
         dropin.notes.extend(notes);
@@ -182,7 +192,7 @@ impl Case {
             Err(why) => Some(why.clone()),
         };
         if let Some(why) = why {
-            return self.said(globals, 1, &why, &[]);
+            return self.said(globals, 1, &wrapped(&why, 80).join("\n"), &[]);
         }
         let dir = format!("/etc/systemd/system/{}.d", self.unit);
         let title = format!("Give {} the NPU", self.unit);

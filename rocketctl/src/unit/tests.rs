@@ -73,7 +73,7 @@ fn in_and_out_again() {
     assert_eq!(tree.call(&["install", "--yes"]).unwrap(), 0);
     let root = Root::open(tree.0.path()).unwrap();
     let loaded = files::load(&root, "llama-server.service").unwrap();
-    assert_eq!(loaded.unit.environment()["GGML_BACKEND_PATH"], PLUGIN);
+    assert_eq!(loaded.unit.environment()["GGML_BACKEND_PATH"], PLUGINS[0]);
     assert_eq!(loaded.unit.flag("Service", "PrivateDevices"), Some(false));
     let after = tree.files();
     assert_eq!((tree.call(&["install", "--yes"]).unwrap(), tree.files()), (0, after.clone()));
@@ -103,6 +103,19 @@ fn what_cannot_be() {
     }
     assert_eq!(tree.files(), before);
     assert!(Tree::arguments(&["compost"]).is_err());
+}
+
+/// Of the two places the one where it is; said where it is in none.
+#[test]
+fn the_plugin_that_is_installed() {
+    let tree = Tree::new();
+    let case = tree.case(&[]);
+    assert_eq!(case.container.wish.plugin, PLUGINS[0]);
+    assert!(case.dropin.notes.iter().any(|n| n.contains("there is no /usr/lib/ggml-rocket/")));
+    tree.put(PLUGINS[1].trim_start_matches('/'), "");
+    let case = tree.case(&[]);
+    assert_eq!((&*case.container.wish.plugin, case.dropin.notes.len()), (PLUGINS[1], 0));
+    assert_eq!(tree.case(&["--plugin", "/x.so"]).container.wish.plugin, "/x.so");
 }
 
 /// A group that is not there would keep the unit from starting; a node of another group is that one's.

@@ -7,8 +7,7 @@ pub fn split(text: &str) -> Vec<String> {
 
 /// A line without its end, and the end: nothing, a line feed, or a carriage return before it.
 pub fn cut(line: &str) -> (&str, &str) {
-    let body = line.strip_suffix('\n').unwrap_or(line);
-    let body = body.strip_suffix('\r').unwrap_or(body);
+    let body = line.strip_suffix('\n').map_or(line, |body| body.strip_suffix('\r').unwrap_or(body));
     (body, &line[body.len()..])
 }
 

@@ -114,6 +114,7 @@ fn armbian_lists() {
         "verbosity=1\n",
         "verbosity=1",
         "",
+        "user_overlays=a\r",
         "a=b\r\nuser_overlays=fan\r\n",
         "a=b\r\n",
         "user_overlays=rocket-npu-old \n",
@@ -221,7 +222,26 @@ fn words() -> impl Strategy<Value = String> {
     prop::collection::vec("[a-z/.-]{1,8}", 1..4).prop_map(|w| w.join(" "))
 }
 
+/// Lines that mean something, in any order.
+fn config() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        "(default|DEFAULT|ontimeout|label|menu default|menu) ?[ab]?",
+        "[ \t]{0,2}(fdtdir|fdt|linux|append|#) ?[a-z/ ]{0,6}",
+        "[ \t]?(fdtoverlays|devicetree-overlay)( [ab]| /boot/overlays/rocket-npu.dtbo){0,3} ?",
+        "#?user_overlays=( ?(a|rocket-npu|rocket-npu.x)){0,3} ?",
+        "(export )?U_BOOT_FDT_OVERLAYS=[\"']?( ?(a|rocket-npu)){0,3}[\"']?( #c)?",
+    ];
+    prop::collection::vec((line, "\r?\n|"), 0..8)
+        .prop_map(|lines| lines.into_iter().map(|(l, e)| l + &e).collect())
+}
+
 proptest! {
+    /// Whatever a file holds, what is added is there once, and goes again.
+    #[test]
+    fn any_configuration(text in config()) {
+        crate::fuzz::boot_configuration(text.as_bytes());
+    }
+
     /// What is added is there, once, and taking it away gives back what was before; nothing else ever changes.
     #[test]
     fn adding_is_undone(lists in prop::collection::vec(words(), 0..3), head in "[a-z =#\n]{0,20}", eol in "\r?\n", open: bool) {
@@ -254,7 +274,7 @@ proptest! {
     /// No text makes one of them panic, and a text that has no overlay of ours keeps every byte when it is removed.
     #[test]
     fn any_text(text in "(?s)[\\PC\n\r\t =\"'$]{0,120}") {
-        let _ = (armbian::add(&text, NAME), extlinux::add(&text, PATH), menu::add(&text, NAME));
+        crate::fuzz::boot_configuration(text.as_bytes());
         prop_assert_eq!(armbian::remove(&text, NAME), text.clone());
         prop_assert_eq!(extlinux::remove(&text, PATH), text.clone());
         prop_assert_eq!(menu::remove(&text, NAME), text);
