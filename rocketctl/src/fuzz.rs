@@ -152,6 +152,11 @@ pub fn elf(data: &[u8]) {
     }
 }
 
+/// Lines of the load test: one at most for each line of text.
+pub fn load_test(data: &[u8]) {
+    assert!(crate::load_test::lines(data).len() <= data.split(|b| *b == b'\n').count());
+}
+
 /// Lines of ld.so.conf: folders are absolute.
 pub fn ld_so_conf(data: &[u8]) {
     for line in crate::elf::conf(&String::from_utf8_lossy(data)) {

@@ -13,6 +13,7 @@ mod doctor;
 mod elf;
 #[doc(hidden)]
 pub mod fuzz;
+mod load_test;
 mod overlay;
 mod patch;
 mod report;
@@ -54,6 +55,11 @@ enum Command {
     },
     /// The device-tree overlay for a board whose NPU nodes are disabled.
     Overlay(overlay::Arguments),
+    /// Load a plugin as a host would, and say what came of it.
+    ///
+    /// In a process of its own, which may crash or hang. Exit status: 0 it loads, 1 it does not, 2 an error, 3 not
+    /// known.
+    LoadTest(load_test::Arguments),
     /// The patches for the kernel's driver: what they are, and which a source has.
     Patch(patch::Arguments),
     /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
@@ -111,6 +117,7 @@ fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> 
         Command::Doctor(arguments) => doctor::run(&arguments, &globals),
         Command::Explain { id } => doctor::explain(&id).map(|()| ExitCode::SUCCESS),
         Command::Overlay(arguments) => overlay::run(&arguments, &globals),
+        Command::LoadTest(arguments) => load_test::run(&arguments, &globals),
         Command::Patch(arguments) => patch::run(arguments, &globals),
         Command::Report(arguments) => report::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),

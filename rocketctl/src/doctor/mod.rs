@@ -9,7 +9,7 @@ mod host;
 mod named;
 mod plugin;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use crate::ui::{Globals, print, print_json};
 use crate::unit::files;
@@ -19,8 +19,7 @@ pub use tests::{Board, well_formed};
 
 use clap::Args;
 pub use finding::{Finding, Report, SCHEMA, Status, wrapped};
-use named::Named;
-pub use named::Options;
+pub use named::{Named, Options};
 use rocket_runtime::board::{Facts, Reading, Root};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,9 +83,14 @@ impl Case {
         let service = options.as_service.as_deref().map(files::full_name);
         let service = service.transpose().map_err(Error::msg)?;
         let service = service.map(|name| Service { unit: files::load(root, &name), name });
+        let named = Named::read(root, options, &root.environment())?;
+        Ok(Case { service, ..Case::of_named(root, named) })
+    }
+
+    /// The machine with what was named already.
+    pub fn of_named(root: &Root, named: Named) -> Case {
         let environment = root.environment();
-        let named = Named::read(root, options, &environment)?;
-        Ok(Case { facts: Facts::read(root), environment, named, service })
+        Case { facts: Facts::read(root), environment, named, service: None }
     }
 
     /// Whether a check has something to look at: nothing is said of a host or a model that nobody named.
@@ -167,6 +171,9 @@ pub fn is_late(facts: &Facts) -> bool {
 pub fn explain(id: &str) -> Result<()> {
     if let Some(text) = crate::udev::explain(id) {
         return print(&format!("{id}\n\n{}\n", wrapped(&text, 80).join("\n")));
+    }
+    if let Some(text) = crate::load_test::explain(id) {
+        return print(&format!("{id}\n\n{}\n", wrapped(text, 80).join("\n")));
     }
     let check = known(id)?;
     let after = match check.after {

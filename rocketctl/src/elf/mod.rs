@@ -4,6 +4,8 @@ mod parse;
 mod search;
 #[cfg(test)]
 pub mod stubs;
+#[cfg(test)]
+mod tests;
 
 pub use parse::{Class, Elf, Kind, Text, parse};
 pub use search::{Conf, Search, conf};

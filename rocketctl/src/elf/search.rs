@@ -7,6 +7,8 @@ use std::rc::Rc;
 
 /// Most folders that ld.so.conf and what it includes may name.
 const MOST_FOLDERS: usize = 1000;
+/// Most files that are read for them.
+const MOST_FILES: usize = 200;
 /// How deep ld.so.conf may include.
 const DEPTH: usize = 8;
 
@@ -71,7 +73,7 @@ impl<'a> Search<'a> {
     pub fn new(files: &'a Files<'a>, machine: &str, library_path: Option<&str>) -> Search<'a> {
         let split = |p: &str| p.split([':', ';']).map(str::to_owned).collect();
         let mut configured = Vec::new();
-        include(files.root, "/etc/ld.so.conf", DEPTH, &mut configured);
+        include(files.root, "/etc/ld.so.conf", DEPTH, &mut 0, &mut configured);
         configured.extend(default_folders(machine));
         Search {
             files,
@@ -127,7 +129,11 @@ impl<'a> Search<'a> {
 }
 
 /// The folders of a file of ld.so.conf's kind. What is missing has none.
-fn include(root: &Root, file: &str, depth: usize, folders: &mut Vec<String>) {
+fn include(root: &Root, file: &str, depth: usize, read: &mut usize, folders: &mut Vec<String>) {
+    *read += 1;
+    if *read > MOST_FILES {
+        return;
+    }
     let Ok(text) = root.text(file) else { return };
     for line in conf(&text) {
         if folders.len() >= MOST_FOLDERS {
@@ -141,7 +147,7 @@ fn include(root: &Root, file: &str, depth: usize, folders: &mut Vec<String>) {
                 let full =
                     if pattern.starts_with('/') { pattern } else { format!("{dir}/{pattern}") };
                 for file in matching(root, &full) {
-                    include(root, &file, depth - 1, folders);
+                    include(root, &file, depth - 1, read, folders);
                 }
             }
         }

@@ -8,6 +8,7 @@
 
 mod absent;
 mod attention;
+mod doctor;
 mod embed;
 mod formats;
 mod fuse;

@@ -38,6 +38,16 @@ fn run(case: &Case) -> Finding {
         asked.iter().filter(|(_, a)| deaf(a) == deafness).map(|(n, _)| *n).collect()
     };
     let (never, others) = (names(true), names(false));
+    let unsure = asked.iter().find(|(_, a)| matches!(a, Asks::Perhaps(_)));
+    if let (true, Some((name, _))) = (never.is_empty(), unsure) {
+        return Finding::unknown(
+            ID,
+            format!("whether {name} asks for GGML_BACKEND_PATH"),
+            format!(
+                "its CPU backend is linked in; GGML_BACKEND_PATH=/none {name} prints a line if it asks"
+            ),
+        );
+    }
     let cpu = host.ggml().map(|g| g.elf.needed.join(", ")).unwrap_or_default();
     let found = |f: Finding| {
         f.cause(

@@ -53,7 +53,8 @@ fn run(case: &Case) -> Finding {
             ),
         },
         [(name, Asks::Itself)] => Finding::ok(ID, format!("{name} loads them itself")),
-        [(name, Asks::WhileEmpty(by))] => {
+        // Nothing is registered before that in a host with modules; others were dealt with by host.dynamic.
+        [(name, Asks::WhileEmpty(by) | Asks::Perhaps(Some(by)))] => {
             Finding::ok(ID, format!("{name} loads them through {by}"))
         }
         [(name, _)] => Finding::unknown(

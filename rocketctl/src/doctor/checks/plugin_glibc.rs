@@ -17,6 +17,9 @@ pub const CHECK: Check = Check {
     run,
 };
 
+/// What versions of the C library begin with.
+const GLIBC: &str = "GLIBC_";
+
 /// A version that is asked for and not there.
 struct Lack<'a> {
     version: &'a str,
@@ -60,7 +63,7 @@ fn run(case: &Case) -> Finding {
         ),
         (true, None) => Finding::ok(
             ID,
-            match newest(needs.iter().map(|(v, _)| v.as_str())) {
+            match newest(needs.iter().map(|(v, _)| v.as_str()).filter(|v| v.starts_with(GLIBC))) {
                 Some(v) => format!("it needs {v} at most, which is here"),
                 None => "all versions that it needs are here".into(),
             },
@@ -78,12 +81,13 @@ fn asking<'a>(elf: &'a Elf, version: &str) -> Vec<&'a str> {
 }
 
 fn lacking(plugin: &Plugin, path: &str, lacks: &[Lack]) -> Finding {
-    let versions: Vec<&str> = lacks.iter().map(|l| l.version).collect();
-    let most = newest(versions.iter().copied()).unwrap_or(versions[0]);
-    let library = lacks[0].library;
-    let family = most.split('_').next().unwrap_or_default();
+    // One is named: glibc's newest, else the first.
+    let glibc = newest(lacks.iter().map(|l| l.version).filter(|v| v.starts_with(GLIBC)));
+    let main = lacks.iter().find(|l| Some(l.version) == glibc).unwrap_or(&lacks[0]);
+    let (most, library) = (main.version, main.library);
+    let family = format!("{}_", most.split('_').next().unwrap_or_default());
     let of_family = library.elf.versions.iter().map(String::as_str);
-    let here = newest(of_family.filter(|v| v.starts_with(family)));
+    let here = newest(of_family.filter(|v| v.starts_with(&family)));
     let mut finding = Finding::fail(ID, format!("the plugin needs {most}"))
         .cause(format!(
             "It was built on a newer system. This one's {} goes up to {}, so the loader refuses the file. A build on \

@@ -26,7 +26,10 @@ fn run(case: &Case) -> Finding {
             .seen(VARIABLE, "''");
     }
     match &plugin.place {
-        Place::File(path) if plugin.given.starts_with('/') => Finding::ok(ID, path.clone()),
+        // On a command line a relative name is an ordinary one.
+        Place::File(path) if plugin.given.starts_with('/') || plugin.origin == Origin::Option => {
+            Finding::ok(ID, path.clone())
+        }
         Place::File(path) => Finding::warn(ID, "the plugin's name is relative")
             .cause("It is found from this folder alone: a host that is started elsewhere loads no plugin.")
             .seen(name(plugin), plugin.given.clone())

@@ -30,12 +30,24 @@ fn run(case: &Case) -> Finding {
         named.libraries.objects.iter().any(|o| o.elf.exports(name))
             || host.is_some_and(|h| in_scope(h, name))
     };
-    // The host may bring what is not found on this system by itself: libggml-base.
-    let absent = named.libraries.missing.iter().filter(|(n, _)| !n.starts_with("libggml"));
-    if let Some((name, by)) = absent.into_iter().next() {
+    // The host brings libggml-base, under one name: ld.so takes what is loaded already where the names agree.
+    let brought = |name: &str| match host {
+        None => name.starts_with("libggml"),
+        Some(h) => h.libraries.objects.iter().any(|o| o.elf.soname.as_deref() == Some(name)),
+    };
+    if let Some((name, by)) = named.libraries.missing.iter().find(|(n, _)| !brought(n)) {
         return Finding::fail(ID, format!("the plugin needs {name}, which is not here"))
             .cause("The loader refuses a file whose libraries it does not find.")
             .seen(path, format!("{by} needs {name}"));
+    }
+    let copy = named.libraries.named("libggml-base");
+    if let (Some(copy), Some(base)) = (copy, host.and_then(|h| h.base()))
+        && copy.elf.soname != base.elf.soname
+    {
+        return Finding::warn(ID, "the plugin brings a second libggml-base")
+            .cause("Two copies do not know each other's buffers and log: weights are refused, lines are lost.")
+            .seen(base.path.clone(), "the host's")
+            .seen(copy.path.clone(), "the plugin's");
     }
     let missing: Vec<&str> = elf
         .imports

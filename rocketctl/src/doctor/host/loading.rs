@@ -18,8 +18,9 @@ pub enum Asks {
     Itself,
     /// A library, only while nothing is registered: where the CPU backend is linked in, never.
     WhileEmpty(String),
-    /// It could; whether it does while it works cannot be told from its files.
-    Perhaps,
+    /// It could; whether it does while it works cannot be told from its files. A library does at least while
+    /// nothing is registered, where one is named.
+    Perhaps(Option<String>),
     /// Nobody.
     Never,
 }
@@ -33,10 +34,10 @@ pub fn asks(program: &Object, libraries: &Closure) -> Asks {
     match (loads(program), llama, through) {
         (_, Some(_), _) if ALWAYS.contains(&name) => Asks::Itself,
         (_, Some(l), _) if WHILE_EMPTY.contains(&name) => Asks::WhileEmpty(l.name().to_owned()),
-        (true, Some(_), _) => Asks::Perhaps,
+        (true, Some(l), _) => Asks::Perhaps(Some(l.name().to_owned())),
         (true, None, _) => Asks::Itself,
         (false, Some(l), _) => Asks::WhileEmpty(l.name().to_owned()),
-        (false, None, Some(_)) => Asks::Perhaps,
+        (false, None, Some(_)) => Asks::Perhaps(None),
         (false, None, None) => Asks::Never,
     }
 }

@@ -204,6 +204,8 @@ fn names_that_hosts_do_not_find() {
     assert_eq!(good.finding("plugin.path").status, Status::Ok);
     let relative = plain().variable("GGML_BACKEND_PATH=opt/npu/libggml-rocket.so");
     assert_eq!(relative.finding("plugin.path").status, Status::Warn);
+    let named = plain().plugin("opt/npu/libggml-rocket.so").finding("plugin.path");
+    assert_eq!(named.status, Status::Ok, "on a command line: {named:?}");
     let empty = plain().variable("GGML_BACKEND_PATH=").finding("plugin.path");
     assert!(empty.status == Status::Warn && empty.title.contains("not set"), "{empty:?}");
 }
@@ -304,6 +306,7 @@ impl Recipe {
             ("llama-bench", &llama, calls(&["llama_backend_init", "ggml_backend_load_all"])),
             ("whisper-cli", &whisper, calls(&["whisper_init", "ggml_backend_load_all"])),
             ("whisper-old", &whisper, calls(&["whisper_init"])),
+            ("llama-other", &llama, calls(&["llama_backend_init", "ggml_backend_load_all"])),
         ] {
             let options: Vec<&str> = options.iter().copied().chain([library.as_str()]).collect();
             compile(&at(name), &format!("{source}{main}"), &options);
@@ -355,6 +358,8 @@ fn hosts_that_have_their_cpu_backend_linked_in() {
     assert_eq!(deaf.finding("host.loads-backends").because, Some("host.dynamic"));
     assert_eq!(linked("/llama-bench").finding("host.dynamic").status, Status::Ok);
     assert_eq!(linked("/whisper-cli").finding("host.dynamic").status, Status::Ok);
+    let other = linked("/llama-other").finding("host.dynamic");
+    assert_eq!(other.status, Status::Unknown, "{other:?}");
     let all = linked("").finding("host.dynamic");
     assert_eq!(all.status, Status::Warn);
     assert!(all.title.starts_with("llama-cli ") && words(&all).contains("llama-bench"), "{all:?}");
@@ -368,6 +373,7 @@ fn hosts_that_have_their_cpu_backend_linked_in() {
 fn hosts_that_never_load_backends() {
     let f = |named: &str| Recipe::new().system(named).finding("host.loads-backends");
     assert_eq!(f("/llama-cli").status, Status::Ok);
+    assert_eq!(f("/llama-other").status, Status::Ok);
     assert_eq!(f("/whisper-cli").title, "whisper-cli loads them itself");
     assert_eq!(f("/whisper-old").status, Status::Fail);
     assert!(f("/whisper-old").cause.contains("1.7.6"));
@@ -430,6 +436,29 @@ fn symbols_of_a_sibling() {
     let linked = Recipe { dl: false, ..Recipe::new() }.system("/llama-cli").plugin("/opt/p.so");
     library(&linked.at("opt/p.so"), "p", &(PLUGIN.to_owned() + &calls(&[cpu])), &[]);
     assert_eq!(linked.finding("plugin.symbols").status, Status::Ok);
+}
+
+/// A plugin that is linked with ggml: the names of the libraries must be one.
+#[test]
+fn plugins_that_are_linked_with_ggml() {
+    let with = |soname: &str, keep: bool| {
+        let system = Recipe::new().system("").plugin("/opt/p.so");
+        let theirs = system.at(&format!("usr/lib/{soname}"));
+        library(&theirs, soname, &functions(&["ggml_init"]), &[]);
+        let source = PLUGIN.to_owned() + &calls(&["ggml_init"]);
+        library(&system.at("opt/p.so"), "p", &source, &[theirs.to_str().unwrap()]);
+        if !keep {
+            std::fs::remove_file(theirs).unwrap();
+        }
+        system.finding("plugin.symbols")
+    };
+    assert_eq!(with("libggml-base.so.0", false).status, Status::Ok, "the host has it loaded");
+    let other = with("libggml-base.so.9", false);
+    assert!(other.status == Status::Fail && other.title.contains("libggml-base.so.9"), "{other:?}");
+    let two = with("libggml-base.so.9", true);
+    assert!(two.status == Status::Warn && two.title.contains("second"), "{two:?}");
+    let absent = with("libx.so.1", false);
+    assert!(absent.status == Status::Fail && absent.title.contains("libx.so.1"), "{absent:?}");
 }
 
 /// A16, the host's side: what tells, the switch, and the switch thrown.
