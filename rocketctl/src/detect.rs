@@ -79,7 +79,7 @@ impl Serialize for Readings<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(self.0.len()))?;
         for shown in self.0 {
-            map.serialize_entry(shown.name, shown)?;
+            map.serialize_entry(&shown.name.replace(' ', "_"), shown)?;
         }
         map.end()
     }
@@ -212,11 +212,13 @@ fn cores(facts: &Facts) -> Vec<Shown> {
         expected,
         Shown::of("cores bound", &facts.bound, "/sys/bus/platform/drivers/rocket"),
         silicon,
-        Shown::known(
-            "accel nodes",
-            facts.accel.iter().map(nodes).collect::<Vec<_>>(),
-            "/sys/class/accel",
-        ),
+        match &facts.accel_class {
+            Ok(_) => {
+                let all: Vec<String> = facts.accel.iter().map(nodes).collect();
+                Shown::known("accel nodes", all, "/sys/class/accel")
+            }
+            Err(absent) => Shown::absent("accel nodes", absent),
+        },
     ]
 }
 
@@ -352,7 +354,7 @@ mod tests {
         let nodes =
             serde_json::json!(["/dev/accel/accel0 (intel_vpu)", "/dev/accel/accel1 (rocket)"]);
         assert_eq!(
-            (&json["accel nodes"]["value"], &json["interface"]["value"]),
+            (&json["accel_nodes"]["value"], &json["interface"]["value"]),
             (&nodes, &"1.1".into())
         );
         assert_eq!(json["soc"]["value"], Value::Null, "a similar name is not taken for one");

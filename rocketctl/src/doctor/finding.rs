@@ -253,7 +253,12 @@ fn line(out: &mut String, f: &Finding, colored: bool) {
         false => head.clone(),
     };
     let mut first = true;
-    for part in wrapped(&words, 80 - head.len()) {
+    let mut parts = wrapped(&words, 80 - head.len());
+    if parts.is_empty() {
+        // What has no title is a finding all the same.
+        parts.push(String::new());
+    }
+    for part in parts {
         let _ = match first {
             true => writeln!(out, "{painted}{part}"),
             false => writeln!(out, "{:w$}{part}", "", w = head.len()),

@@ -127,7 +127,10 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
         true => SECURITY.map(str::to_owned).to_vec(),
         false => arguments.only.clone(),
     };
-    let root = opened(&globals.root)?.keeping();
+    let root = match arguments.bundle {
+        Some(_) => opened(&globals.root)?.keeping(),
+        None => opened(&globals.root)?,
+    };
     let report = chosen(look(&root, &arguments.named)?, &only, &arguments.skip);
     if let [id, ..] = only.as_slice()
         && report.findings.is_empty()

@@ -32,6 +32,7 @@ pub fn entries(kept: &BTreeMap<String, Kept>) -> BTreeMap<String, Entry> {
         match kept {
             Kept::File(bytes) => _ = all.insert(path.to_owned(), Entry::File(bytes.clone())),
             Kept::Link(name) => _ = all.insert(path.to_owned(), Entry::Link(name.clone())),
+            Kept::Left => {}
             Kept::There => _ = all.entry(path.to_owned()).or_insert(Entry::File(Vec::new())),
             Kept::Folder(names) => {
                 all.insert(path.to_owned(), Entry::Folder);

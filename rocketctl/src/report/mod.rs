@@ -123,7 +123,7 @@ fn contents(root: &Root) -> Result<BTreeMap<String, Entry>> {
             Kept::File(bytes) => Kept::File(redactor.bytes(&bytes, free)),
             Kept::Folder(names) => Kept::Folder(names.iter().map(|n| text(n)).collect()),
             Kept::Link(name) => Kept::Link(text(&name)),
-            Kept::There => Kept::There,
+            Kept::There | Kept::Left => kept,
         };
         (text(&path), kept)
     });

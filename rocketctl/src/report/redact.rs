@@ -65,6 +65,7 @@ pub struct Redactor {
     /// Hardware addresses as bytes.
     raw: Vec<[u8; 6]>,
     shapes: Vec<(Regex, &'static str)>,
+    serial: Regex,
 }
 
 impl Redactor {
@@ -106,7 +107,7 @@ impl Redactor {
             (Regex::new(UUID)?, "(uuid)"),
             (Regex::new(HOME)?, "/home/user"),
         ];
-        Ok(Redactor { exact, words, raw, shapes })
+        Ok(Redactor { exact, words, raw, shapes, serial: Regex::new(SERIAL)? })
     }
 
     /// A text. `free` are those that people and programs write as they like (logs, settings); in what the kernel says
@@ -119,10 +120,8 @@ impl Redactor {
         for (regex, with) in &self.shapes {
             text = regex.replace_all(&text, *with).into_owned();
         }
-        if let Ok(serial) = Regex::new(SERIAL) {
-            let hide = |c: &Captures<'_>| format!("{}(serial)", &c[1]);
-            text = serial.replace_all(&text, hide).into_owned();
-        }
+        let serial = |c: &Captures<'_>| format!("{}(serial)", &c[1]);
+        text = self.serial.replace_all(&text, serial).into_owned();
         for (regex, with) in self.words.iter().filter(|_| free) {
             let hide = |c: &Captures<'_>| format!("{}{with}{}", &c[1], &c[2]);
             // Twice: what stands between two names belongs to the first match alone.

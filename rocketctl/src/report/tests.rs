@@ -12,6 +12,11 @@ fn boards() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards")
 }
 
+/// A service that some of the boards have.
+fn named() -> Options {
+    Options { as_service: Some("llama".into()), ..Options::default() }
+}
+
 /// A copy of a board with more files.
 fn board(name: &str, files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -29,14 +34,10 @@ fn board(name: &str, files: &[(&str, &str)]) -> TempDir {
     dir
 }
 
-fn of_service(name: &str) -> Options {
-    Options { as_service: Some(name.into()), ..Options::default() }
-}
-
 /// The report of a tree, unpacked.
 fn reported(tree: &Path) -> (TempDir, super::Unpacked) {
     let root = Root::open(tree).unwrap().keeping();
-    doctor::look(&root, &of_service("llama")).unwrap();
+    doctor::look(&root, &named()).unwrap();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("r.tar.gz");
     let written = write(&root, &file).unwrap();
@@ -46,7 +47,7 @@ fn reported(tree: &Path) -> (TempDir, super::Unpacked) {
 }
 
 fn said(tree: &Path) -> String {
-    let report = doctor::look(&Root::open(tree).unwrap(), &of_service("llama")).unwrap();
+    let report = doctor::look(&Root::open(tree).unwrap(), &named()).unwrap();
     serde_json::to_string_pretty(&report).unwrap()
 }
 

@@ -22,6 +22,9 @@ pub fn step(root: &Root, arm: bool, named: Option<&Path>) -> (Step, Option<&'sta
     let new =
         || Step::new("plugin", "The plugin for ggml", "Stock llama.cpp and whisper.cpp load it.");
     let there = |path: &str| root.exists(path) == Ok(true);
+    let fits = |path: &Path| read(path).and_then(|b| is_plugin(&b, arm).map(|()| b));
+    // What somebody named is what they want; what lies about counts if it is one for this machine.
+    let beside = || beside().filter(|path| fits(path).is_ok());
     let found = named.map(Path::to_path_buf).or_else(beside);
     match found {
         None if there(PACKAGED) => (new().given(State::Done), Some(PACKAGED)),
@@ -31,16 +34,10 @@ pub fn step(root: &Root, arm: bool, named: Option<&Path>) -> (Step, Option<&'sta
                        ggml-rocket";
             (new().given(State::Cannot(why.into())).optional(), None)
         }
-        Some(path) => {
-            match read(&path).and_then(|b| is_plugin(&b, arm).map(|()| b)) {
-                Ok(bytes) => (new().write(LOCAL, bytes, 0o644), Some(LOCAL)),
-                // What somebody named is what they want; what lies about is not.
-                Err(e) => {
-                    let step = new().given(State::Cannot(format!("{}: {e}", path.display())));
-                    (if named.is_some() { step } else { step.optional() }, None)
-                }
-            }
-        }
+        Some(path) => match fits(&path) {
+            Ok(bytes) => (new().write(LOCAL, bytes, 0o644), Some(LOCAL)),
+            Err(e) => (new().given(State::Cannot(format!("{}: {e}", path.display()))), None),
+        },
     }
 }
 

@@ -119,7 +119,8 @@ mod tests {
         assert!(missing.why == Why::Missing && missing.path.ends_with("clk_rate"), "{missing}");
         std::fs::write(folder.join("clk_summary"), SUMMARY).unwrap();
         assert_eq!(npu_rate(&root), Ok(200_000_000));
-        std::fs::write(folder.join("clk_summary"), SUMMARY.replace(NPU, "gpu")).unwrap();
+        std::fs::write(folder.join("clk_summary"), SUMMARY.replace("scmi_clk_npu ", "gpu "))
+            .unwrap();
         assert!(npu_rate(&root).is_err(), "unknown is not 0, and a longer name is another clock");
         std::fs::write(folder.join(NPU).join("clk_rate"), "600000000\n").unwrap();
         assert_eq!(npu_rate(&root), Ok(600_000_000));

@@ -97,6 +97,8 @@ pub struct Facts {
     pub wanted_hz: Reading<u64>,
     /// Names of the cores that the driver has.
     pub bound: Reading<Vec<String>>,
+    /// Whether the kernel has accel devices at all; unknown where that cannot be seen.
+    pub accel_class: Reading<bool>,
     /// Accel nodes.
     pub accel: Vec<AccelNode>,
     /// The kernel's log.
@@ -164,6 +166,7 @@ impl Facts {
             features: features.map(|f| f.split([',', ' ']).map(str::to_owned).collect()),
             wanted_hz: root.number(&format!("{MODULE}/parameters/rocket_npu_clk_hz")),
             bound,
+            accel_class: accel_class(root),
             accel: accel(root),
             log: root.log(),
             power,
@@ -276,6 +279,14 @@ pub(super) fn installed(root: &Root, release: &Reading<String>) -> Reading<Vec<S
         name == "rocket.ko" || name.starts_with("rocket.ko.")
     };
     Ok(dep.lines().chain(builtin.lines()).filter(ours).map(str::to_owned).collect())
+}
+
+/// A kernel without the class has no node, which `/sys/class` must be there to say.
+fn accel_class(root: &Root) -> Reading<bool> {
+    match root.names("sys/class") {
+        Ok(names) => Ok(names.iter().any(|n| n == "accel")),
+        Err(absent) => Err(absent),
+    }
 }
 
 fn accel(root: &Root) -> Vec<AccelNode> {

@@ -30,6 +30,8 @@ pub enum Kept {
     Link(String),
     /// It is there; nobody asked for more.
     There,
+    /// It was read and is too large for a report.
+    Left,
 }
 
 /// A root path and what was looked at below it.
@@ -97,8 +99,13 @@ impl Root {
     /// What a tree needs so that it gives the same readings, by path: empty where nothing was kept.
     pub fn kept(&self) -> BTreeMap<String, Kept> {
         let mut all = self.kept.as_ref().map(|k| locked(k).clone()).unwrap_or_default();
+        let left: Vec<String> =
+            all.iter().filter(|(_, k)| **k == Kept::Left).map(|(path, _)| path.clone()).collect();
+        all.retain(|_, k| *k != Kept::Left);
+        let left = left.into_iter().map(|path| malformed(&path, "is not in the report".into()));
+        let absent = locked(&self.seen).values().flatten().cloned().collect::<Vec<Absent>>();
         let reasons: Vec<String> =
-            locked(&self.seen).values().flatten().filter_map(absent_line).collect();
+            absent.into_iter().chain(left).filter_map(|a| absent_line(&a)).collect();
         if self.kept.is_some() && !reasons.is_empty() {
             all.insert("/cmd/absent.txt".into(), Kept::File((reasons.join("\n") + "\n").into()));
         }
@@ -114,7 +121,9 @@ impl Root {
 
     /// A file's bytes, where those may be so many: programs and libraries. They are not for a report.
     pub fn bytes_within(&self, path: &str, limit: u64) -> Reading<Vec<u8>> {
-        self.read(path, move |base, place| bytes_of(&base, &place, limit))
+        let bytes = self.read(path, move |base, place| bytes_of(&base, &place, limit))?;
+        self.keep(path, || Kept::Left);
+        Ok(bytes)
     }
 
     /// A file's text without the line end. What is no UTF-8 is replaced.
