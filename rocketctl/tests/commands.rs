@@ -1,5 +1,7 @@
 //! The program as people start it: statuses, streams, and the JSON that others read.
 
+#![allow(clippy::unwrap_used)] // tests, and what they share
+
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
