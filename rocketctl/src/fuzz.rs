@@ -66,3 +66,10 @@ pub fn shape(data: &[u8]) {
         assert_eq!(shape.to_string().parse(), Ok(shape));
     }
 }
+
+/// A file that is said to be the plugin.
+pub fn plugin_file(data: &[u8]) {
+    let both =
+        crate::setup::is_plugin(data, true).is_ok() && crate::setup::is_plugin(data, false).is_ok();
+    assert!(!both, "for one machine alone");
+}

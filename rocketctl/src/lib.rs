@@ -20,6 +20,7 @@ mod npu;
 mod patch;
 mod run;
 mod selftest;
+mod setup;
 mod sim;
 mod udev;
 mod ui;
@@ -82,6 +83,11 @@ enum Command {
     Man(generate::Man),
     /// Print completions for a shell.
     Completions(generate::Completions),
+    /// From a fresh board to a working NPU; --undo brings back what was before.
+    ///
+    /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
+    /// ready, 1 something is left to do, 2 an error, 3 too little can be seen.
+    Setup(setup::Arguments),
     /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
     Udev(udev::Arguments),
     /// The NPU's clock: look at it, raise it the one safe way.
@@ -119,6 +125,7 @@ pub fn main() -> ExitCode {
         Command::Selftest(arguments) => selftest::run(&arguments, &globals),
         Command::Udev(arguments) => udev::run(arguments, &globals),
         Command::Clock(arguments) => clock::run(arguments, &globals),
+        Command::Setup(arguments) => setup::run(&arguments, &globals),
         Command::Sim(arguments) => sim::run(arguments, &globals),
     };
     done.unwrap_or_else(|e| {

@@ -9,7 +9,7 @@ use super::undo::{Undone, take_back};
 use super::{Plan, Step, emit, show};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -125,12 +125,20 @@ pub fn carry_out_on(
         }
         return Ok(outcome);
     }
+    // Of another system's root commands are listed alone, and may have been run there since.
+    let open = plan.steps.iter().zip(&outcome.steps).filter(|(_, s)| to_do(s));
+    let open: Vec<&Step> = open.map(|(step, _)| step).collect();
+    let only_listed = |step: &&Step| !place.is_live() && step.is_commands();
     outcome.end = match () {
         () if outcome.steps.iter().any(blocked) => End::Blocked,
-        () if !outcome.steps.iter().any(to_do) => End::NothingToDo,
+        () if open.iter().all(only_listed) => End::NothingToDo,
         () if options.dry_run => End::DryRun,
         () => End::Done,
     };
+    if outcome.end == End::NothingToDo {
+        outcome.commands = open.iter().flat_map(|step| step.commands()).collect();
+        listed(&outcome.commands, out);
+    }
     if outcome.end != End::Done {
         return Ok(outcome);
     }
@@ -139,19 +147,24 @@ pub fn carry_out_on(
         return Ok(outcome);
     }
     outcome.commands = steps(disk, place, plan, out)?;
-    for command in &outcome.commands {
-        let _ = writeln!(out, "to run on that system: {command}");
-    }
+    listed(&outcome.commands, out);
     Ok(outcome)
 }
 
+fn listed(commands: &[String], out: &mut dyn Write) {
+    for command in commands {
+        // That nobody listens any more changes nothing.
+        let _ = writeln!(out, "to run on that system: {command}");
+    }
+}
+
 fn looked_at(disk: &mut dyn Disk, place: &Place, plan: &Plan) -> Outcome {
-    let step = |step: &Step| StepOutcome {
-        id: step.id,
-        title: step.title.clone(),
-        was: step.state(disk, place),
-        optional: step.optional,
-        changes: step.changes.iter().filter_map(|c| show::change(c, place.is_live())).collect(),
+    let step = |step: &Step| {
+        let was = step.state(disk, place);
+        let changes = step.changes.iter().filter(|_| was == State::ToDo);
+        let changes = changes.filter_map(|c| show::change(c, place.is_live())).collect();
+        let (title, optional) = (step.title.clone(), step.optional);
+        StepOutcome { id: step.id, title, was, optional, changes }
     };
     let steps = plan.steps.iter().map(step).collect();
     Outcome { plan: plan.name, end: End::DryRun, steps, commands: Vec::new() }
@@ -204,7 +217,13 @@ fn steps(
     let mut run = Run { place, journal: &journal, number, deeds: Vec::new(), commands: Vec::new() };
     let done = run.all(disk, plan, begin, out);
     let Run { deeds, commands, .. } = run;
-    let Err(e) = done else { return Ok(commands) };
+    let Err(mut e) = done else { return Ok(commands) };
+    let read_only = |c: &(dyn std::error::Error + 'static)| {
+        c.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::ReadOnlyFilesystem)
+    };
+    if e.chain().any(read_only) {
+        e = e.context("this system is read-only there; --emit DIR writes the files elsewhere");
+    }
     let mut undone = Undone::default();
     let made = journal.made.clone();
     let back = take_back(disk, place, &journal, number, &deeds, &mut undone)
@@ -214,11 +233,13 @@ fn steps(
             false => Ok(()),
         });
     Err(match back {
-        Ok(()) if undone.left.is_empty() => e.context("failed; the system is as it was"),
-        Ok(()) => e.context(format!(
-            "failed; the system is as it was, but for: {}",
-            undone.left.join("; ")
-        )),
+        Ok(()) if undone.left.is_empty() && undone.failed.is_empty() => {
+            e.context("failed; the system is as it was")
+        }
+        Ok(()) => {
+            let but = [undone.left, undone.failed].concat().join("; ");
+            e.context(format!("failed; the system is as it was, but for: {but}"))
+        }
         Err(back) => e.context(format!(
             "failed, and the system could not be brought back ({back:#}); try: {}",
             plan.undo

@@ -38,7 +38,7 @@ impl Step {
         if let Some(given @ (State::Done | State::Cannot(_))) = &self.given {
             return given.clone();
         }
-        let mut open = self.changes.iter().all(|c| matches!(c, Change::Run { .. }));
+        let mut open = self.is_commands();
         for change in self.changes.iter().filter(|c| !matches!(c, Change::Run { .. })) {
             match effect(disk, place, change) {
                 Ok(found) => open |= found.is_some(),

@@ -5,6 +5,7 @@ use super::disk::Disk;
 use super::effect::{Effect, effect};
 use super::place::Place;
 use super::{Change, Plan, State, Step};
+use crate::doctor::wrapped;
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::fs;
@@ -26,22 +27,29 @@ pub fn files(
         bail!("{shown} is not empty; name a new folder");
     }
     let mut readme = format!(
-        "{}\n\nThe files below files/ belong at the same paths of the system, for root, with the modes\n\
-         named here. Commands are run on that system, as root, in this order.\n",
+        "{}\n\nThe files below files/ belong at the same paths of the system, owned by root,\n\
+         with the modes named here. Commands are run on that system, as root, in this\n\
+         order.\n",
         plan.title
     );
     for step in &plan.steps {
         match step.state(disk, place) {
             State::Done => {}
-            State::Cannot(why) => write!(readme, "\n{}: cannot: {why}\n", step.title)?,
+            State::Cannot(why) => {
+                let why = format!("{} is left out: {why}", step.title);
+                write!(readme, "\n{}\n", wrapped(&why, 80).join("\n"))?;
+            }
             State::ToDo => {
-                write!(readme, "\n{}\n  {}\n", step.title, step.why)?;
+                write!(readme, "\n{}\n", step.title)?;
+                for line in wrapped(&step.why, 78) {
+                    writeln!(readme, "  {line}")?;
+                }
                 step_files(disk, place, step, dir, &mut readme)?;
             }
         }
     }
     fs::write(dir.join("README"), readme)?;
-    Ok(writeln!(out, "The files and a README are in {shown}; nothing else was changed.")?)
+    Ok(writeln!(out, "The files and a README are in {shown}.")?)
 }
 
 fn step_files(

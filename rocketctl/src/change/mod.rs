@@ -6,6 +6,7 @@
 //! Everything is below a root path; commands are for the live system alone, and listed for any other.
 
 mod apply;
+mod cli;
 mod command;
 mod disk;
 mod effect;
@@ -19,6 +20,7 @@ pub mod tests;
 mod undo;
 
 pub use apply::{End, Options, Outcome, carry_out};
+pub use cli::How;
 pub use command::{PATIENCE, run as run_program};
 pub use effect::State;
 pub use show::needs_root;
@@ -114,6 +116,19 @@ impl Step {
         self.with(Change::Run { argv: Vec::new(), undo: Some(words(undo)) })
     }
 
+    fn is_commands(&self) -> bool {
+        self.changes.iter().all(|c| matches!(c, Change::Run { .. }))
+    }
+
+    /// What it runs, as a shell takes it.
+    fn commands(&self) -> Vec<String> {
+        let argv = |c: &Change| match c {
+            Change::Run { argv, .. } if !argv.is_empty() => Some(command::quoted(argv)),
+            _ => None,
+        };
+        self.changes.iter().filter_map(argv).collect()
+    }
+
     pub fn given(mut self, state: State) -> Step {
         self.given = Some(state);
         self
@@ -141,7 +156,9 @@ pub enum Change {
 }
 
 /// New text by old text.
-pub struct Edit(Box<dyn Fn(Option<&str>) -> Result<String>>);
+pub struct Edit(Box<NewText>);
+
+type NewText = dyn Fn(Option<&str>) -> Result<String>;
 
 impl fmt::Debug for Edit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

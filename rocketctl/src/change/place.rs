@@ -3,6 +3,7 @@
 
 use super::disk::{Disk, Kind};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 /// Most links on the way, as the kernel has it.
@@ -42,7 +43,7 @@ impl Place {
         if !is_clean(path) {
             bail!("'{path}' is no absolute path without '..'");
         }
-        let mut todo: Vec<String> = parts(Path::new(path));
+        let mut todo = parts(Path::new(path))?;
         todo.reverse();
         let (mut done, mut links): (Vec<String>, usize) = (Vec::new(), 0);
         while let Some(part) = todo.pop() {
@@ -63,17 +64,18 @@ impl Place {
                 if to.is_absolute() {
                     done.clear();
                 }
-                todo.extend(parts(&to).into_iter().rev());
+                todo.extend(parts(&to)?.into_iter().rev());
             }
         }
         Ok(format!("/{}", done.join("/")))
     }
 }
 
-fn parts(path: &Path) -> Vec<String> {
+fn parts(path: &Path) -> Result<Vec<String>> {
+    let name = |n: &OsStr| n.to_str().map(str::to_owned);
     let part = |c: Component<'_>| match c {
-        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
-        Component::ParentDir => Some("..".to_owned()),
+        Component::Normal(n) => Some(name(n).with_context(|| format!("{n:?} is no text"))),
+        Component::ParentDir => Some(Ok("..".to_owned())),
         _ => None,
     };
     path.components().filter_map(part).collect()

@@ -4,7 +4,7 @@ use super::apply::{temp, write_file};
 use super::command::quoted;
 use super::disk::{Disk, Entry, Kind, Real};
 use super::effect::{Whole, whole};
-use super::journal::{Deed, Print, What};
+use super::journal::{Deed, Journal, Print, What};
 use super::place::{Place, parent};
 use super::runs::{Runs, leave_nothing};
 use super::show::{confirmed, needs_root};
@@ -23,6 +23,8 @@ pub struct UndoOptions {
     pub yes: bool,
     /// Also over what somebody changed since.
     pub force: bool,
+    /// Runs that were interrupted alone.
+    pub unfinished: bool,
 }
 
 /// What was taken back.
@@ -34,10 +36,35 @@ pub struct Undone {
     pub restored: Vec<String>,
     /// What is left, and why.
     pub left: Vec<String>,
+    /// Commands that failed, and why.
+    pub failed: Vec<String>,
     /// What to run once the system is up, where it is not this one.
     pub commands: Vec<String>,
     /// Whether it was shown alone.
     pub shown_only: bool,
+}
+
+impl Undone {
+    /// What is left, what failed and what is still to run, a line each.
+    pub fn words(&self) -> String {
+        let all = [
+            ("left", &self.left),
+            ("failed", &self.failed),
+            ("to run on that system", &self.commands),
+        ];
+        let lines =
+            all.iter().flat_map(|(word, of)| of.iter().map(move |o| format!("{word}: {o}\n")));
+        let mut out: String = lines.collect();
+        if self.runs > 0 && self.failed.is_empty() {
+            out.push_str("What was there before is there again.\n");
+        }
+        out
+    }
+
+    /// The exit status by the rules for every answer (operator-tools).
+    pub fn exit(&self) -> u8 {
+        u8::from(!self.failed.is_empty())
+    }
 }
 
 /// Brings back what was there before the runs of a plan.
@@ -67,8 +94,11 @@ pub fn undo_on(
         return Ok(Undone::default());
     };
     let all = journal.all(disk)?;
-    let ours = |plan: &str| options.plan.as_deref().is_none_or(|p| p == plan);
-    let mut runs: Vec<_> = all.iter().filter(|(_, j)| ours(&j.begin.plan)).collect();
+    let ours = |j: &Journal| {
+        options.plan.as_deref().is_none_or(|p| p == j.begin.plan)
+            && !(options.unfinished && j.ended)
+    };
+    let mut runs: Vec<_> = all.iter().filter(|(_, j)| ours(j)).collect();
     runs.reverse();
     let made: Vec<String> = all.iter().flat_map(|(_, j)| j.begin.made.clone()).collect();
     if runs.is_empty() {
@@ -119,44 +149,86 @@ fn told(what: &What, live: bool) -> Option<String> {
     })
 }
 
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    File(Print),
+    Folder,
+    /// A link, or what no run of ours makes.
+    Other,
+}
+
+impl Found {
+    fn of(disk: &mut dyn Disk, place: &Place, path: &str) -> Result<Found> {
+        in_place(disk, place, path)?;
+        Ok(match disk.look(&place.real(path))?.map(|e| e.kind) {
+            None => Found::Nothing,
+            Some(Kind::Folder) => Found::Folder,
+            Some(Kind::File) => Found::file(&whole(disk, place, path)?.as_ref().map(Whole::print)),
+            Some(Kind::Link | Kind::Other) => Found::Other,
+        })
+    }
+
+    fn file(print: &Option<Print>) -> Found {
+        print.clone().map_or(Found::Nothing, Found::File)
+    }
+
+    fn is(&self, print: &Option<Print>) -> bool {
+        match (self, print) {
+            (Found::File(a), Some(b)) => a.is(b),
+            (Found::Nothing, None) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Files that are neither as we left them nor as we found them.
 fn changed_since(
     disk: &mut dyn Disk,
     place: &Place,
     journal: &Runs,
-    runs: &[&(u32, super::journal::Journal)],
+    runs: &[&(u32, Journal)],
 ) -> Result<Vec<String>> {
-    // What each file would be, as one deed after the other is taken back.
-    let mut files: BTreeMap<&str, Option<Print>> = BTreeMap::new();
+    // What would be at each path, as one deed after the other is taken back.
+    let mut paths: BTreeMap<&str, Found> = BTreeMap::new();
     let mut changed = Vec::new();
     for (number, j) in runs {
         for deed in j.deeds.iter().rev() {
-            let What::File { path, old, new } = &deed.what else { continue };
-            if !files.contains_key(path.as_str()) {
-                files.insert(path, whole(disk, place, path)?.as_ref().map(Whole::print));
+            let (What::File { path, .. } | What::Folder { path }) = &deed.what else { continue };
+            if !paths.contains_key(path.as_str()) {
+                paths.insert(path, Found::of(disk, place, path)?);
             }
-            let now = files.get(path.as_str()).cloned().flatten();
-            if same(&now, new) {
-                files.insert(path, old.clone());
-            } else if !same(&now, old) {
-                let saved = journal.save(*number, deed.n);
-                changed.push(match old {
-                    Some(_) => format!("  {path} (its old bytes: {})", saved.display()),
-                    None => format!("  {path} (there was no such file)"),
-                });
-                files.insert(path, old.clone());
-            }
+            let now = &paths[path.as_str()];
+            let then = match &deed.what {
+                What::Folder { .. } if *now == Found::Folder => Found::Nothing,
+                What::File { old, new, .. } if now.is(new) => Found::file(old),
+                What::File { old, .. } if !now.is(old) => {
+                    let saved = journal.save(*number, deed.n);
+                    changed.push(match old {
+                        Some(_) => format!("  {path} (its old bytes: {})", saved.display()),
+                        None => format!("  {path} (there was no such file)"),
+                    });
+                    Found::file(old)
+                }
+                _ => continue,
+            };
+            paths.insert(path, then);
         }
     }
     Ok(changed)
 }
 
-fn same(a: &Option<Print>, b: &Option<Print>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => a.is(b),
-        (None, None) => true,
-        _ => false,
+/// Whether the path is still the one that was written down.
+///
+/// # Errors
+/// A folder on the way is a link now: it might lead anywhere, and below another root to this machine's own files.
+fn in_place(disk: &mut dyn Disk, place: &Place, path: &str) -> Result<()> {
+    let folder = parent(path);
+    if folder != "/" && place.resolved(disk, folder)? != folder {
+        bail!("{folder} leads elsewhere now; put it back as it was, and take this back then");
     }
+    Ok(())
 }
 
 /// Takes deeds of one run back, the last first. Each is safe to be taken back again.
@@ -182,7 +254,10 @@ pub fn take_back(
             What::Set { path, old, new } => reset(disk, place, path, old, new, undone)?,
             What::Run { undo: None, .. } => {}
             What::Run { undo: Some(argv), .. } if place.is_live() => {
-                disk.run(argv).with_context(|| quoted(argv))?;
+                // What a command could not take back is no reason to leave the files as they are.
+                if let Err(e) = disk.run(argv) {
+                    undone.failed.push(format!("{}: {e}", quoted(argv)));
+                }
             }
             What::Run { undo: Some(argv), .. } => undone.commands.push(quoted(argv)),
         }
@@ -202,18 +277,26 @@ fn restore(
         disk.unlink(&real.with_file_name(temp(path)))?;
         disk.sync(&place.real(parent(path)))?;
     }
-    let now = whole(disk, place, path)?.as_ref().map(Whole::print);
-    if same(&now, &old.cloned()) {
-        return Ok(());
+    let old = old.cloned();
+    match Found::of(disk, place, path)? {
+        now if now.is(&old) => return Ok(()),
+        // Only by --force.
+        Found::Other => {
+            disk.unlink(&real)?;
+            disk.sync(&place.real(parent(path)))?;
+        }
+        Found::Folder => bail!("a folder is in its place, and not empty"),
+        Found::File(_) | Found::Nothing => {}
     }
     match old {
         Some(old) => {
             let bytes = disk.read(saved).with_context(|| saved.display().to_string())?;
-            if !Print::of(&bytes, old.mode, None).is(old) {
+            if !Print::of(&bytes, old.mode, None).is(&old) {
                 bail!("{} is damaged; restore it from a backup", saved.display());
             }
             write_file(disk, place, path, &Whole { bytes, mode: old.mode, owner: old.owner })
         }
+        None if disk.look(&real)?.is_none() => Ok(()),
         None => {
             disk.unlink(&real)?;
             Ok(disk.sync(&place.real(parent(path)))?)
@@ -222,6 +305,7 @@ fn restore(
 }
 
 fn remove_folder(disk: &mut dyn Disk, place: &Place, path: &str) -> Result<bool> {
+    in_place(disk, place, path)?;
     let real = place.real(path);
     match disk.look(&real)? {
         Some(Entry { kind: Kind::Folder, .. }) if disk.names(&real)?.is_empty() => {

@@ -6,8 +6,7 @@ pub mod rate;
 #[cfg(test)]
 mod tests;
 
-use crate::change::{self, Options, Plan, State, Step, UndoOptions};
-use crate::udev::{How, ended, said};
+use crate::change::{self, How, Options, Plan, State, Step};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -51,6 +50,8 @@ enum Command {
 }
 
 pub const PARAMETER: &str = "rocket_npu_clk_hz";
+/// What brings modprobe's options into the initramfs.
+pub const UPDATE_INITRAMFS: &[&str] = &["update-initramfs", "-u"];
 const PLAN: &str = "clock";
 const NOW: &str = "/sys/kernel/debug/clk/scmi_clk_npu/clk_rate";
 
@@ -88,17 +89,8 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
         Command::Get => get(&root, globals),
         Command::Set { rate, keep, how } => set(&root, &rate, keep, &how, globals),
         Command::Undo { how, force } => {
-            let options = UndoOptions {
-                plan: Some(PLAN.to_owned()),
-                dry_run: how.dry_run,
-                yes: how.yes,
-                force,
-            };
-            let undone = change::undo(&globals.root, &options, &mut said(&how, globals))?;
-            if globals.json {
-                print_json(&undone)?;
-            }
-            Ok(ExitCode::SUCCESS)
+            change::undo(&globals.root, &how.undo(PLAN, force), &mut how.said(globals))?
+                .ended(globals)
         }
     }
 }
@@ -156,6 +148,7 @@ fn text(clock: &Clock, facts: &Facts) -> String {
         _ => line("driver", &clock.wanted, "was told nothing: the boot's, 200 MHz"),
     };
     out + &match clock.next_start.value {
+        None if matches!(driver(facts), Driver::Absent | Driver::Unknown) => String::new(),
         None => "next start  the boot's, 200 MHz\n".to_owned(),
         _ => line("next start", &clock.next_start, "the boot's, 200 MHz"),
     }
@@ -190,21 +183,18 @@ fn set(root: &Root, rate: &str, keep: bool, how: &How, globals: &Globals) -> Res
         return refused(why, driver(&facts), globals);
     }
     let mut plan =
-        Plan::new(PLAN, format!("the NPU's clock: {}", named(hz)), "sudo rocketctl clock undo")
-            .step(
-                Step::new(
-                    "clock-now",
-                    "Tell the driver",
-                    "It takes the rate as each core is switched on the next time.",
-                )
-                .set(parameter_path(), hz.to_string()),
-            );
+        Plan::new(PLAN, format!("the NPU's clock: {}", named(hz)), "sudo rocketctl clock undo");
+    if facts.wanted_hz.is_ok() {
+        let why = "It takes the rate as each core is switched on the next time.";
+        let step = Step::new("clock-now", "Tell the driver", why);
+        plan = plan.step(step.set(parameter_path(), hz.to_string()));
+    }
     if keep {
-        plan = plan.step(keep_step(root, hz)?);
+        plan = plan.step(keep_step(root, &facts, hz)?);
     }
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
-    let outcome = change::carry_out(&globals.root, &plan, &options, &mut said(how, globals))?;
-    ended(&outcome, globals)
+    let outcome = change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;
+    outcome.ended(globals)
 }
 
 fn named(hz: u64) -> String {
@@ -217,10 +207,8 @@ fn named(hz: u64) -> String {
 /// Why this driver cannot be told a rate, with what can be done.
 fn refusal(driver: Driver, hz: u64) -> Option<&'static str> {
     match (driver, hz) {
-        (Driver::Patched, _) => None,
-        (Driver::Stock, 0) => Some(
-            "the driver is mainline's own, which leaves the clock at the boot's 200 MHz already",
-        ),
+        // Mainline's own leaves the clock at the boot's already.
+        (Driver::Patched, _) | (Driver::Stock, 0) => None,
         (Driver::Stock, _) => Some(
             "the driver is mainline's own and has no parameter for it: it leaves the clock at the boot's 200 MHz. \
              There is no other safe way: a rate that is set from outside while the NPU is off hangs the power \
@@ -254,7 +242,7 @@ fn refused(why: &'static str, driver: Driver, globals: &Globals) -> Result<ExitC
 ///
 /// # Errors
 /// A file of the system's packages has another value, which is not ours to change.
-pub fn keep_step(root: &Root, hz: u64) -> Result<Step> {
+pub fn keep_step(root: &Root, facts: &Facts, hz: u64) -> Result<Step> {
     let value = (hz != 0).then(|| hz.to_string());
     let others = options::found(root, PARAMETER);
     let path = match others.iter().find(|(path, _)| path != options::FILE) {
@@ -264,23 +252,31 @@ pub fn keep_step(root: &Root, hz: u64) -> Result<Step> {
         Some((path, _)) if path.starts_with("/etc/") => path.clone(),
         _ => options::FILE.to_owned(),
     };
-    let step = Step::new(
+    let mut step = Step::new(
         "clock-keep",
         "From the next start on",
         "An option for modprobe; a driver that does not know it ignores it.",
     );
+    // modules.builtin has names alone, modules.dep a colon after each.
+    if facts.installed.iter().flatten().any(|line| !line.contains(':')) {
+        let why = format!(
+            "the driver is built into this kernel, which takes it from its command line: rocket.{PARAMETER}={hz}"
+        );
+        return Ok(step.given(State::Cannot(why)));
+    }
+    // A module that is loaded from there never sees the system's files.
+    let early = root.text("etc/initramfs-tools/modules").unwrap_or_default();
+    let early = early.lines().any(|l| l.split_whitespace().next() == Some("rocket"));
+    if early {
+        step = step.at_undo(UPDATE_INITRAMFS);
+    }
     let old = root.text(&path).unwrap_or_default();
-    let step = match (&value, root.exists(&path)) {
+    step = match (&value, root.exists(&path)) {
         (None, Ok(false)) => return Ok(step.given(State::Done)),
         (None, _) if options::with(&old, PARAMETER, None).trim().is_empty() => step.remove(path),
         _ => step.edit(path, move |text| {
             Ok(options::with(text.unwrap_or_default(), PARAMETER, value.as_deref()))
         }),
     };
-    // A module that is loaded from there never sees the system's files.
-    let early = root.text("etc/initramfs-tools/modules").unwrap_or_default();
-    Ok(match early.lines().any(|l| l.split_whitespace().next() == Some("rocket")) {
-        true => step.run(&["update-initramfs", "-u"], Some(&["update-initramfs", "-u"])),
-        false => step,
-    })
+    Ok(if early { step.run(UPDATE_INITRAMFS, None) } else { step })
 }

@@ -100,6 +100,11 @@ mod tests {
 
     proptest! {
         #[test]
+        fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            crate::fuzz::modprobe_options(&bytes);
+        }
+
+        #[test]
         fn any_text(lines in proptest::collection::vec(
             prop_oneof!["[ -~]{0,40}", "options rocket [a-c]=[0-9]{1,3}( rocket_npu_clk_hz=[0-9]{1,4})?"], 0..9))
         {

@@ -93,6 +93,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     Ok(ExitCode::from(report.exit))
 }
 
+/// Whether the driver came after its rail was switched off (kernel.late-probe).
+pub fn is_late(facts: &Facts) -> bool {
+    checks::is_late(facts)
+}
+
 /// The findings that were asked for, with those that keep them from an answer: a check that was skipped says nothing
 /// good of the board.
 fn chosen(report: Report, only: &[String], skip: &[String]) -> Report {

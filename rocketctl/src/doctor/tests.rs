@@ -312,9 +312,32 @@ fn the_clock() {
     assert_eq!(digest(&boards().join("rk3588-stock")), before);
     let parameter = "sys/module/rocket/parameters/rocket_npu_clk_hz";
     let untold = Board::of("rk3588-series").set(parameter, "0\n");
-    assert!(untold.finding("speed.clock").fix[0].run.starts_with("echo 600000000 | sudo tee"));
+    assert!(
+        untold.finding("speed.clock").fix[0].run.starts_with("sudo rocketctl clock set 600MHz")
+    );
     let unread = Board::of("rk3588-series").without(parameter).without("sys/kernel");
     assert_eq!(unread.finding("speed.clock").status, Status::Unknown, "unknown is not slow");
+}
+
+/// What a fix has of this program is a command that it takes.
+#[test]
+fn fixes_that_are_commands_of_ours() {
+    use clap::Parser;
+    let closed = Board::of("rk3588-stock").set("dev/accel/accel0.stat", "261 0 600 root root");
+    let untold =
+        Board::of("rk3588-series").set("sys/module/rocket/parameters/rocket_npu_clk_hz", "0\n");
+    let mut seen = 0;
+    for (board, id) in
+        [(&closed, "access.node"), (&closed, "speed.autosuspend"), (&untold, "speed.clock")]
+    {
+        let f = board.finding(id);
+        for command in [&f.fix[0].run, &f.fix[0].verify, &f.fix[0].undo] {
+            let words = command.trim_start_matches("sudo ").split(' ');
+            assert!(crate::Arguments::try_parse_from(words).is_ok(), "{command}");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 9);
 }
 
 /// A10: one finding, with a count and the status in words, in reasonable time.

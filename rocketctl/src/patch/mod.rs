@@ -9,9 +9,8 @@ mod running;
 mod source;
 mod tree;
 
-use crate::change::{self, Options, UndoOptions};
+use crate::change::{self, How, Options};
 use crate::doctor::finding::{Report, Status::Fail, wrapped};
-use crate::udev::{How, ended, said};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use catalog::{Patch, Tier, catalog};
@@ -186,7 +185,7 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
         Command::Apply { dir, patches, how } => {
             let (tree, series) = (Tree::open(&dir)?, Series::read(&patches.dir()?)?);
             let planned = tree::plan(&tree, &series, &all)?;
-            let mut out = said(&how, globals);
+            let mut out = how.said(globals);
             if let Some(variant) = &planned.variant {
                 writeln!(out, "first {variant}: this source is older than the series")?;
             }
@@ -194,7 +193,7 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
             writeln!(out, "{}", paragraph("there already: ", &words(&planned.skipped)))?;
             let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
             let plan = tree::changes(&tree, &planned);
-            ended(&change::carry_out(&tree.dir, &plan, &options, &mut out)?, globals)
+            change::carry_out(&tree.dir, &plan, &options, &mut out)?.ended(globals)
         }
         Command::Check(kernel) => {
             let report = checked(&kernel, globals)?;
@@ -232,32 +231,20 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
             let machine = Facts::read(&root).machine.map_err(|e| anyhow::anyhow!("{e}"))?;
             let plan = module::install(&file, &release(&kernel, globals)?, &machine)?;
             let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
-            let mut out = said(&how, globals);
+            let mut out = how.said(globals);
             let outcome = change::carry_out(&globals.root, &plan, &options, &mut out)?;
             writeln!(
                 out,
                 "The loaded driver stays until: sudo modprobe -r rocket && sudo modprobe rocket"
             )?;
-            ended(&outcome, globals)
+            outcome.ended(globals)
         }
         Command::Revert { dir, how, force } => {
             let (root, plan) = match dir {
                 Some(dir) => (Tree::open(&dir)?.dir, SOURCE_PLAN),
                 None => (globals.root.clone(), MODULE_PLAN),
             };
-            let options = UndoOptions {
-                plan: Some(plan.to_owned()),
-                dry_run: how.dry_run,
-                yes: how.yes,
-                force,
-            };
-            let undone = change::undo(&root, &options, &mut said(&how, globals))?;
-            match globals.json {
-                true => print_json(&undone)?,
-                false if undone.runs == 0 => print("There is nothing to take back.\n")?,
-                false => {}
-            }
-            Ok(ExitCode::from(u8::from(undone.shown_only && !how.dry_run)))
+            change::undo(&root, &how.undo(plan, force), &mut how.said(globals))?.ended(globals)
         }
     }
 }

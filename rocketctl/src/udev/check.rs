@@ -41,7 +41,7 @@ fn finding(root: &Root, facts: &Facts, file: &File) -> Finding {
             .cause(what)
             .seen(path, "other text")
             .fix(INSTALL, VERIFY, REMOVE),
-        (Installed::Unknown(why), _) => Finding::unknown(id, format!("{path}"), why),
+        (Installed::Unknown(why), _) => Finding::unknown(id, path, why),
         (Installed::No, Some(Ok(()))) => {
             Finding::note(id, format!("{path} is not there, nor needed"))
                 .cause("The system gives without it what it gives.")
@@ -79,8 +79,8 @@ fn installed(root: &Root, file: &File) -> Installed {
 
 /// Whether a file is one that some version of this program wrote.
 pub fn is_ours(file: &File, bytes: &[u8]) -> bool {
-    let first = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    String::from_utf8_lossy(first).contains(file.mark)
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(400)]);
+    text.lines().take(2).any(|l| l.starts_with('#') && l.contains(file.mark))
 }
 
 /// Whether the system gives what a file gives, or what is missing; nothing where that cannot be seen.

@@ -13,7 +13,7 @@ pub struct File {
     pub title: &'static str,
     /// What it is good for.
     pub why: &'static str,
-    /// What in the path's folder is ours by its first line.
+    /// What in the path's folder is ours by its first lines.
     pub mark: &'static str,
 }
 
@@ -52,8 +52,8 @@ pub const TMPFILES: File = File {
 /// All of them.
 pub const FILES: [File; 3] = [RULES, RK3576, TMPFILES];
 
-/// In the first line of each.
-const MARK: &str = "`rocketctl udev";
+/// In the first lines of each.
+const MARK: &str = "`rocketctl udev`";
 
 /// Where udevadm may be.
 const UDEVADM: [&str; 4] = ["usr/bin/udevadm", "bin/udevadm", "sbin/udevadm", "usr/sbin/udevadm"];
@@ -70,8 +70,9 @@ pub fn needed(facts: &Facts) -> Vec<File> {
 
 /// What brings them into effect without a restart.
 pub const RELOAD: &[&str] = &["udevadm", "control", "--reload"];
-/// The node, and then the cores that are bound already.
-const TRIGGERS: [&[&str]; 2] = [
+/// And for the node and the cores that are there already.
+const IN_EFFECT: [&[&str]; 4] = [
+    RELOAD,
     &["udevadm", "trigger", "--subsystem-match=accel"],
     &[
         "udevadm",
@@ -80,20 +81,31 @@ const TRIGGERS: [&[&str]; 2] = [
         "--subsystem-match=platform",
         "--property-match=DRIVER=rocket",
     ],
+    &["udevadm", "settle", "--timeout=30"],
 ];
 
-/// The steps that install them.
-pub fn steps(root: &Root, facts: &Facts) -> Vec<Step> {
-    let no_udev = root.is_live() && !UDEVADM.iter().any(|p| root.exists(p) == Ok(true));
+/// Whether somebody reads rules anew: nobody does in a root that another system runs in, as when an image is made.
+pub fn listens(root: &Root) -> bool {
+    !root.is_live() || root.exists("run/udev/control") == Ok(true)
+}
+
+/// The steps that install them, here or, as files and words, elsewhere.
+pub fn steps(root: &Root, facts: &Facts, elsewhere: bool) -> Vec<Step> {
+    let here = root.is_live() && !elsewhere;
+    let there = |path: &str| root.exists(path) == Ok(true);
+    let no_udev = here && !UDEVADM.iter().any(|p| there(p));
     let rules: Vec<File> = needed(facts).into_iter().filter(|f| *f != TMPFILES).collect();
     let why = rules.iter().map(|f| f.why).collect::<Vec<_>>().join(" ");
-    let mut step = Step::new("udev-rules", RULES.title, why).at_undo(RELOAD);
+    let mut step = Step::new("udev-rules", RULES.title, why);
+    let listens = !here || listens(root);
+    if listens {
+        step = step.at_undo(RELOAD);
+    }
     for file in &rules {
         step = step.write(file.path, file.text, 0o644);
     }
-    step = step.run(RELOAD, None);
-    for trigger in TRIGGERS {
-        step = step.run(trigger, None);
+    for command in IN_EFFECT.iter().filter(|_| listens) {
+        step = step.run(command, None);
     }
     if no_udev {
         let why = "this system has no udevadm; `rocketctl udev show` prints what its rules must do";
@@ -102,7 +114,7 @@ pub fn steps(root: &Root, facts: &Facts) -> Vec<Step> {
     let mut folder = Step::new("counters", TMPFILES.title, TMPFILES.why);
     folder = folder.write(TMPFILES.path, TMPFILES.text, 0o644);
     // Elsewhere what makes it at each start does.
-    if root.is_live() {
+    if here {
         folder = folder.folder("/run/rocket", 0o1777);
     }
     vec![step, folder]

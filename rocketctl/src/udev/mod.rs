@@ -7,7 +7,7 @@ mod tests;
 
 pub use files::steps;
 
-use crate::change::{self, Options, Outcome, Plan, Step, UndoOptions};
+use crate::change::{self, How, Options, Plan, Step, UndoOptions};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
@@ -15,7 +15,7 @@ use files::{FILES, File, RELOAD, needed};
 use rocket_runtime::board::{Facts, Root};
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -50,17 +50,6 @@ enum Command {
     ///
     /// Exit status: 0 nothing to do, 1 something to do, 2 an error.
     Check,
-}
-
-/// How something is changed.
-#[derive(Debug, Clone, Args)]
-pub struct How {
-    /// Do not ask.
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Show what would be done, and do nothing.
-    #[arg(long)]
-    pub dry_run: bool,
 }
 
 /// The plan's name in the journal.
@@ -106,11 +95,11 @@ pub fn run(arguments: Arguments, globals: &Globals) -> Result<ExitCode> {
         }
         Command::Install { how, emit } => {
             let mut plan = Plan::new(PLAN, "udev rules for the NPU", "sudo rocketctl udev remove");
-            plan.steps = steps(&root, &facts);
+            plan.steps = steps(&root, &facts, emit.is_some());
             let options = Options { dry_run: how.dry_run, yes: how.yes, emit };
             let outcome =
-                change::carry_out(&globals.root, &plan, &options, &mut said(&how, globals))?;
-            ended(&outcome, globals)
+                change::carry_out(&globals.root, &plan, &options, &mut how.said(globals))?;
+            outcome.ended(globals)
         }
         Command::Remove { how, force } => remove(&root, &how, force, globals),
     }
@@ -136,57 +125,43 @@ fn show(files: &[File], globals: &Globals) -> Result<ExitCode> {
 
 /// Takes back what the journal has, and then what some earlier version or `setup` left.
 fn remove(root: &Root, how: &How, force: bool, globals: &Globals) -> Result<ExitCode> {
-    let mut out = said(how, globals);
-    let options =
-        UndoOptions { plan: Some(PLAN.to_owned()), dry_run: how.dry_run, yes: how.yes, force };
-    let undone = change::undo(&globals.root, &options, &mut out)?;
+    let mut out = how.said(globals);
+    let interrupted = UndoOptions { unfinished: true, ..how.undo(REMOVAL, force) };
+    change::undo(&globals.root, &interrupted, &mut io::sink())?;
+    let undone = change::undo(&globals.root, &how.undo(PLAN, force), &mut out)?;
     if undone.shown_only {
         return Ok(ExitCode::from(u8::from(!how.dry_run)));
     }
-    let mut step =
-        Step::new("udev-remove", "Files of another run", "They are rocketctl's.").at_undo(RELOAD);
+    let mut left = Vec::new();
     for file in &FILES {
         match root.bytes(file.path) {
-            Ok(bytes) if bytes == file.text.as_bytes() => step = step.remove(file.path),
+            Ok(bytes) if bytes == file.text.as_bytes() => left.push(file.path),
             Ok(bytes) if check::is_ours(file, &bytes) && !force => {
                 bail!(
                     "{} was changed since, or is of another version; --force removes it",
                     file.path
                 )
             }
-            Ok(bytes) if check::is_ours(file, &bytes) => step = step.remove(file.path),
+            Ok(bytes) if check::is_ours(file, &bytes) => left.push(file.path),
             // Not there, or somebody else's.
             Ok(_) | Err(_) => {}
         }
     }
-    if step.changes.len() == 1 {
-        if globals.json {
-            print_json(&undone)?;
-        }
-        return Ok(ExitCode::SUCCESS);
+    if left.is_empty() {
+        return undone.ended(globals);
     }
-    let step = step.run(RELOAD, None);
-    let plan = Plan::new(REMOVAL, "udev rules for the NPU: away", "sudo rocketctl udev install")
-        .step(step);
+    let listens = files::listens(root);
+    let mut step = Step::new("udev-remove", "Files of another run", "They are rocketctl's.");
+    if listens {
+        step = step.at_undo(RELOAD);
+    }
+    step = left.into_iter().fold(step, Step::remove);
+    if listens {
+        step = step.run(RELOAD, None);
+    }
+    let plan =
+        Plan::new(REMOVAL, "udev rules for the NPU: away", "sudo rocketctl udev remove").step(step);
     let options = Options { dry_run: how.dry_run, yes: how.yes, emit: None };
     let outcome = change::carry_out(&globals.root, &plan, &options, &mut out)?;
-    ended(&outcome, globals)
-}
-
-/// Where words go. What is about to be done is said even to who wants it quiet, unless no question follows.
-pub fn said(how: &How, globals: &Globals) -> Box<dyn Write> {
-    match (globals.json, globals.quiet && how.yes) {
-        (_, true) => Box::new(io::sink()),
-        (true, _) => Box::new(io::stderr()),
-        (false, _) => Box::new(io::stdout()),
-    }
-}
-
-/// The last words of a plan, and its exit status.
-pub fn ended(outcome: &Outcome, globals: &Globals) -> Result<ExitCode> {
-    match globals.json {
-        true => print_json(outcome)?,
-        false => print(&format!("{}\n", outcome.words()))?,
-    }
-    Ok(ExitCode::from(outcome.exit()))
+    outcome.ended(globals)
 }

@@ -13,7 +13,7 @@ const YES: Options = Options { dry_run: false, yes: true, emit: None };
 fn plan(path: &Path) -> Plan {
     let root = Root::open(path).unwrap();
     let mut plan = Plan::new(super::PLAN, "t", "sudo rocketctl udev remove");
-    plan.steps = steps(&root, &Facts::read(&root));
+    plan.steps = steps(&root, &Facts::read(&root), false);
     plan
 }
 
@@ -56,6 +56,7 @@ fn what_is_opened_to_a_group() {
     assert_eq!(of("rk3588-stock"), [RULES, TMPFILES]);
     assert_eq!(of("rk3576"), [RULES, RK3576, TMPFILES]);
     let rules = |text: &str| -> Vec<String> {
+        let text = text.replace("\\\n", "");
         text.lines().filter(|l| !l.starts_with('#') && !l.is_empty()).map(str::to_owned).collect()
     };
     assert!(rules(RULES.text).iter().all(|r| !r.contains("RUN")));
@@ -67,8 +68,19 @@ fn what_is_opened_to_a_group() {
     for file in FILES {
         assert!(super::check::is_ours(&file, file.text.as_bytes()), "{}", file.path);
         assert!(!file.text.contains("power/control") && file.text.ends_with('\n'));
+        assert!(file.text.lines().all(|l| l.chars().count() + 4 <= 80), "{}", file.path);
         assert!(super::explain(file.id).unwrap().contains(file.path));
     }
+}
+
+/// What is written for another system does not hang on what this one has.
+#[test]
+fn files_for_another_system() {
+    let root = Root::open(Path::new("/")).unwrap();
+    let steps = steps(&root, &Facts::read(&root), true);
+    assert!(steps.iter().all(|s| s.given.is_none()));
+    let said = format!("{steps:?}");
+    assert!(said.contains("\"control\", \"--reload\"") && !said.contains("Folder"), "{said}");
 }
 
 /// Fields of tmpfiles.d: type, path, mode, user, group, age.
@@ -104,4 +116,42 @@ fn what_is_there_and_what_is_given() {
     assert_eq!(status(&stock(), "udev.counters"), Status::Warn);
     assert_eq!(status(&stock().set("run/rocket/x", ""), "udev.counters"), Status::Note);
     assert_eq!(checked(&Board::of("laptop")).exit, 0, "nothing to need them");
+}
+
+/// What `setup` installed can be taken away alone, and then what `setup` did otherwise taken back.
+#[test]
+fn away_with_what_another_run_installed() {
+    let board = Board::of("rk3588-series");
+    let before = digest(board.path());
+    let mut setup = plan(board.path());
+    setup.name = "setup";
+    change::carry_out(board.path(), &setup, &YES, &mut Vec::new()).unwrap();
+    let globals = || crate::ui::Globals {
+        root: board.path().to_path_buf(),
+        json: false,
+        quiet: true,
+        color: crate::ui::Color::Never,
+    };
+    let remove = |force| {
+        let how = crate::change::How { yes: true, dry_run: false };
+        let command = super::Command::Remove { how, force };
+        super::run(super::Arguments { command }, &globals())
+    };
+    let rule = board.path().join(&RULES.path[1..]);
+    std::fs::write(&rule, RULES.text.replace("1000", "300")).unwrap();
+    let e = remove(false).unwrap_err().to_string();
+    assert!(e.contains("--force") && rule.exists(), "{e}");
+    std::fs::write(&rule, "# mine\n").unwrap();
+    remove(true).unwrap();
+    assert!(rule.exists(), "somebody else's is left alone");
+    std::fs::write(&rule, RULES.text).unwrap();
+    remove(false).unwrap();
+    assert!(!rule.exists() && !board.path().join(&TMPFILES.path[1..]).exists());
+    remove(false).unwrap();
+    assert!(!rule.exists(), "again is nothing");
+    let options = UndoOptions { plan: Some("setup".into()), yes: true, ..Default::default() };
+    change::undo(board.path(), &options, &mut Vec::new()).unwrap();
+    let files = digest(board.path());
+    // What is left is the journal of the removal.
+    assert!(files.lines().filter(|l| !l.starts_with("var")).all(|l| before.contains(l)), "{files}");
 }

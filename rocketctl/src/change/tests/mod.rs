@@ -5,6 +5,7 @@ mod faults;
 mod random;
 
 pub use disk::digest;
+pub use faults::survives;
 
 use super::apply::{End, carry_out_on};
 use super::place::Place;
@@ -77,7 +78,8 @@ fn apply(root: &Path, plan: &Plan) -> Result<Outcome> {
 /// As from a rescue system, without waiting for the disk.
 fn back(root: &Path) {
     let place = Place::new(root).unwrap();
-    undo_on(&mut Faulty::sound(), &place, &undo_yes(), &mut Vec::new()).unwrap();
+    let all = UndoOptions { plan: None, ..undo_yes() };
+    undo_on(&mut Faulty::sound(), &place, &all, &mut Vec::new()).unwrap();
 }
 
 #[test]
@@ -193,6 +195,31 @@ fn what_was_changed_since() {
     assert!(e.contains("71-x.rules"), "a mode is a change as well: {e}");
 }
 
+/// Links that were put there since lead to nobody's files.
+#[test]
+fn links_that_came_since() {
+    let (dir, outside) = (tree(), tempfile::tempdir().unwrap());
+    let before = digest(dir.path());
+    apply(dir.path(), &plan()).unwrap();
+    let theirs = outside.path().join("71-x.rules");
+    fs::write(&theirs, "rule\n").unwrap();
+    let rule = dir.path().join("etc/udev/rules.d/71-x.rules");
+    fs::remove_file(&rule).unwrap();
+    symlink(&theirs, &rule).unwrap();
+    let e = undo(dir.path(), &undo_yes(), &mut Vec::new()).unwrap_err().to_string();
+    assert!(e.contains("71-x.rules (there was no such file)"), "{e}");
+    let force = UndoOptions { force: true, ..undo_yes() };
+    undo(dir.path(), &force, &mut Vec::new()).unwrap();
+    assert_eq!((digest(dir.path()), theirs.exists()), (before, true));
+
+    apply(dir.path(), &plan()).unwrap();
+    fs::remove_dir_all(dir.path().join("etc/udev/rules.d")).unwrap();
+    symlink(outside.path(), dir.path().join("etc/udev/rules.d")).unwrap();
+    let e = undo(dir.path(), &force, &mut Vec::new()).unwrap_err().to_string();
+    assert!(e.contains("/etc/udev/rules.d leads elsewhere"), "{e}");
+    assert!(theirs.exists());
+}
+
 /// Somebody's file in a folder of ours keeps the folder; a parameter by somebody else keeps its value.
 #[test]
 fn what_others_put_there_stays() {
@@ -260,6 +287,13 @@ fn commands_of_the_live_system() {
     assert_eq!(digest(dir.path()), before);
     assert_eq!(disk.ran.last().unwrap(), "udevadm control --reload", "after the rules are gone");
 
+    carry_out_on(&mut Faulty::sound(), &place, &plan(), &YES, &mut Vec::new()).unwrap();
+    let mut disk = Faulty::sound();
+    disk.fails = Some("groupdel");
+    let undone = undo_on(&mut disk, &place, &undo_yes(), &mut Vec::new()).unwrap();
+    assert_eq!((undone.failed.len(), undone.exit()), (1, 1));
+    assert_eq!(digest(dir.path()), before, "all but the group");
+
     // The same from a rescue system: its files at once, its commands later.
     carry_out_on(&mut Faulty::sound(), &place, &plan(), &YES, &mut Vec::new()).unwrap();
     let undone = undo(dir.path(), &undo_yes(), &mut Vec::new()).unwrap();
@@ -274,7 +308,7 @@ fn what_stands_in_the_way() {
     let blocked = || Step::new("no", "No", "n").given(State::Cannot("no headers".into()));
     let must = plan().step(blocked());
     let outcome = apply(dir.path(), &must).unwrap();
-    assert_eq!((outcome.end.clone(), outcome.exit()), (End::Blocked, 1));
+    assert_eq!((outcome.end, outcome.exit()), (End::Blocked, 1));
     assert_eq!(digest(dir.path()), before);
     assert_eq!(apply(dir.path(), &plan().step(blocked().optional())).unwrap().end, End::Done);
     undo(dir.path(), &undo_yes(), &mut Vec::new()).unwrap();

@@ -49,7 +49,7 @@ fn built(steps: &[Vec<Any>]) -> Plan {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, ..ProptestConfig::default() })]
 
     #[test]
     fn any_plan_goes_back(

@@ -21,6 +21,7 @@ mod speed_clock;
 mod speed_power_control;
 
 use super::Check;
+pub use kernel_late_probe::is_late;
 
 /// Every check. One depends on those before it only.
 pub const ALL: &[Check] = &[
