@@ -185,10 +185,13 @@ fn steps(
     plan: &Plan,
     out: &mut dyn Write,
 ) -> Result<Vec<String>> {
-    let journal = Runs::open(disk, place, true).context(
-        "the journal cannot be written, so nothing was changed; on a system that is read-only, \
-         --emit DIR writes the files elsewhere",
-    )?;
+    let unwritten = "the journal cannot be written, so nothing was changed; on a system that is \
+                     read-only, --emit DIR writes the files elsewhere";
+    let journal =
+        Runs::open(disk, place, true).map_err(|e| match e.downcast_ref::<io::Error>() {
+            Some(_) => e.context(unwritten),
+            None => e,
+        })?;
     let journal = journal.ok_or_else(|| anyhow!("no journal"))?;
     let earlier = match journal.all(disk) {
         Ok(earlier) => earlier,

@@ -19,7 +19,19 @@ pub struct Runs {
     folder: PathBuf,
     /// Folders that were made for it.
     pub made: Vec<String>,
-    _lock: File,
+    _lock: Lock,
+}
+
+/// Held for as long as it lives. It is given back by name: a process that was forked meanwhile, and has not begun its
+/// program yet, has it as well.
+#[derive(Debug)]
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // The end of the process does the same.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
 }
 
 impl Runs {
@@ -42,8 +54,9 @@ impl Runs {
         let busy = || anyhow!("another rocketctl is changing this system; wait for its end");
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| busy())?;
         // Whoever had it before may have removed it.
+        let lock = Lock(lock);
         let now = std::fs::metadata(&folder).map_err(|_| busy())?;
-        if now.ino() != lock.metadata()?.ino() {
+        if now.ino() != lock.0.metadata()?.ino() {
             return Err(busy());
         }
         Ok(Some(Runs { path, folder, made, _lock: lock }))
