@@ -201,7 +201,7 @@ fn usage(e: &clap::Error) -> ExitCode {
     let words = std::env::args_os()
         .skip(1)
         .filter_map(|w| w.into_string().ok())
-        .filter(|w| !w.starts_with("--"));
+        .filter(|w| !w.starts_with('-'));
     let words: Vec<String> = words.take(2).collect();
     let runs = words.first().is_some_and(|w| w == "run") || words == ["sim", "run"];
     match (e.use_stderr(), runs) {

@@ -1,5 +1,7 @@
 //! The program as people start it: statuses, streams, and the JSON that others read.
 
+#![allow(clippy::unwrap_used)] // tests, and what they share
+
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -171,4 +173,37 @@ fn patches_of_a_source_and_of_a_module() {
     assert_eq!(self::status(&["patch", "status", "--root", laptop]), 3);
     assert_eq!(self::status(&["patch", "check", "--root", stock]), 1);
     assert_eq!(self::status(&["patch", "check", "--root", stock, "--release", "../x"]), 2);
+}
+
+/// Another process's counters: it runs while it holds its file, and has ended once it does not.
+#[test]
+fn counters_of_another_process() {
+    use rocket_runtime::telemetry::{Directory, Place, RowKey, Writer};
+    let dir = tempfile::tempdir().unwrap();
+    let place = dir.path().join("dev/shm");
+    std::fs::create_dir_all(&place).unwrap();
+    let writer = Writer::create(&[Directory::existing(&place)], &[("program", "host")]).unwrap();
+    let key = RowKey {
+        place: Place::Declined,
+        op: "MUL_MAT",
+        weight: "q4_k",
+        k: 64,
+        n: 64,
+        rows: 1,
+        outcome: "too_few_rows",
+    };
+    writer.update(|image| image.count(&key, 5, 0, 0));
+    assert!(writer.publish());
+    let root = dir.path().display().to_string();
+    let state = || {
+        let (status, output) = json(&["--root", &root, "why", "--json"]);
+        assert_eq!((status, &output["processes"][0]["rows"][0]["calls"]), (0, &5.into()));
+        output["processes"][0]["state"].clone()
+    };
+    assert_eq!(state(), "running");
+    drop(writer);
+    assert_eq!(state(), "ended");
+    assert_eq!(std::fs::read_dir(&place).unwrap().count(), 1, "nothing is removed below a root");
+    let (status, output) = json(&["--root", &root, "why", "--json", "--pid", "1"]);
+    assert_eq!((status, &output["exit"]), (3, &3.into()));
 }

@@ -4,7 +4,7 @@ pub mod prometheus;
 pub mod stats;
 pub mod why;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use rocket_runtime::board::Root;
 use rocket_runtime::telemetry::{Found, Keep, Life, Snapshot, clean, directories, scan};
 use serde::Serialize;
@@ -33,6 +33,8 @@ pub struct Counters {
     pub removed: Vec<PathBuf>,
     /// Folders that were looked at.
     pub looked: Vec<PathBuf>,
+    /// The one that was asked for.
+    pid: Option<u32>,
     /// Whether ages can be told: not of a tree, whose clock is another one.
     live: bool,
 }
@@ -40,14 +42,20 @@ pub struct Counters {
 /// Reads all three places of every user that can be seen.
 ///
 /// # Errors
-/// A root that is not there, or a process that has no counters.
+/// A root that is not there.
 pub fn read(root: &Path, choice: &Choice) -> Result<Counters> {
     let live = Root::open(root).with_context(|| root.display().to_string())?.is_live();
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let own = own.filter(|dir| live && dir.is_absolute());
     let looked = directories(root, own.as_deref());
-    let mut counters =
-        Counters { shown: Vec::new(), refused: Vec::new(), removed: Vec::new(), looked, live };
+    let mut counters = Counters {
+        shown: Vec::new(),
+        refused: Vec::new(),
+        removed: Vec::new(),
+        looked,
+        pid: choice.pid,
+        live,
+    };
     // Read before anything is removed: the last figures of the dead are worth a look.
     for Found { path, figures } in scan(&counters.looked) {
         match figures {
@@ -58,15 +66,7 @@ pub fn read(root: &Path, choice: &Choice) -> Result<Counters> {
     if live && !choice.keep {
         counters.removed = clean(&counters.looked, &Keep::default()).removed;
     }
-    if let Some(pid) = choice.pid {
-        counters.shown.retain(|(_, s)| s.process.pid == pid);
-        if counters.shown.is_empty() {
-            bail!(
-                "process {pid} has no counters: it has not loaded the plugin, ROCKET_COUNTERS is 0, or it ended \
-                 a while ago (rocketctl stats shows what there is)"
-            );
-        }
-    }
+    counters.shown.retain(|(_, s)| choice.pid.is_none_or(|pid| s.process.pid == pid));
     // The living first, then by number.
     counters.shown.sort_by_key(|(_, s)| (s.life == Life::Dead, s.process.pid));
     Ok(counters)
@@ -75,6 +75,10 @@ pub fn read(root: &Path, choice: &Choice) -> Result<Counters> {
 impl Counters {
     /// Where nothing was found: what was looked at, and what makes counters appear.
     pub fn nothing(&self) -> String {
+        let who = match self.pid {
+            Some(pid) => format!("process {pid} has no counters, or ended a while ago"),
+            None => "no process has counters".to_owned(),
+        };
         let looked: Vec<String> = self.looked.iter().map(|d| d.display().to_string()).collect();
         let looked = if looked.is_empty() {
             "none of their folders exists".into()
@@ -82,7 +86,7 @@ impl Counters {
             looked.join(", ")
         };
         format!(
-            "no process has counters (looked in: {looked}).\n\
+            "{who} (looked in: {looked}).\n\
              A host has them once it computes with the plugin, unless ROCKET_COUNTERS is 0."
         )
     }
@@ -226,8 +230,9 @@ pub mod tests {
         let this = Choice { pid: Some(std::process::id()), keep: true };
         assert_eq!(read(dir.path(), &this).unwrap().shown.len(), 1);
         let other = Choice { pid: Some(1), keep: true };
-        let error = read(dir.path(), &other).unwrap_err().to_string();
-        assert!(error.contains("process 1") && error.contains("ROCKET_COUNTERS"), "{error}");
+        let none = read(dir.path(), &other).unwrap();
+        let said = none.nothing();
+        assert!(none.shown.is_empty() && said.contains("process 1 has no"), "{said}");
         drop(writer);
     }
 

@@ -53,7 +53,7 @@ struct Output<'a> {
 /// Prints the counters.
 ///
 /// # Errors
-/// A root or a process that is not there.
+/// A root that is not there.
 pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let found = read(&globals.root, &arguments.choice)?;
     if arguments.prometheus {

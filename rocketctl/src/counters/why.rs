@@ -85,7 +85,7 @@ struct Output<'a> {
 /// Prints the routing tables.
 ///
 /// # Errors
-/// A root or a process that is not there.
+/// A root that is not there.
 pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
     let found = read(&globals.root, &arguments.choice)?;
     // Nothing to say anything of.

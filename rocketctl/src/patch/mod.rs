@@ -289,7 +289,7 @@ fn checked(kernel: &Kernel, globals: &Globals) -> Result<Report> {
     let release = release(kernel, globals)?;
     let machine = Facts::read(&root).machine.unwrap_or_else(|_| "aarch64".into());
     let free = root.is_live().then(|| nix::sys::statvfs::statvfs(&std::env::temp_dir()).ok());
-    let free = free.flatten().map(|s| s.blocks_available() as u64 * s.fragment_size() as u64);
+    let free = free.flatten().map(|s| s.blocks_available().saturating_mul(s.fragment_size()));
     let report = Report::new(headers::check(&root, &release, &machine, free), headers::REQUIRED);
     let verdict = match report.exit {
         0 => format!("a module can be built for {release}"),

@@ -38,9 +38,9 @@ fn operands<E: Copy>(
 ) -> Operands<E> {
     let [m, k, n] = SHAPE;
     let mut a = draw.list(m * k, Draw::value);
-    a.chunks_exact_mut(k).for_each(|row| row[k - 1] = 16.0 + row[k - 1]);
+    a.chunks_exact_mut(k).for_each(|row| row[k - 1] += 16.0);
     let mut w = draw.list(n * k, Draw::value);
-    w.chunks_exact_mut(k).for_each(|row| row[k - 1] = 4.0 + row[k - 1]);
+    w.chunks_exact_mut(k).for_each(|row| row[k - 1] += 4.0);
     let [a, w] = [a, w].map(|x| x.into_iter().map(&round).collect::<Vec<E>>());
     let wide = |x: &[E]| x.iter().map(|x| widen(*x)).collect();
     Operands { wide_a: wide(&a), wide_w: wide(&w), a, w }

@@ -7,7 +7,7 @@ pub mod cores;
 pub mod draw;
 mod judge;
 
-use crate::doctor::finding::{Finding, Report};
+use crate::doctor::finding::{Finding, Report, Status};
 use crate::npu::{BOARD, Choice, Npu as Device, missing};
 use crate::ui::{Globals, print, print_json};
 use anyhow::Result;
@@ -139,18 +139,9 @@ fn examine(device: Device, deadline: Duration) -> Report {
     let (send, receive) = channel::<Vec<Finding>>();
     let tested = Arc::clone(&device);
     // Not joined: a call that never returns must not keep the report.
-    let started = std::thread::Builder::new().name("selftest".into()).spawn(move || {
-        let npu = Npu::open(tested.board(), Options::default());
-        for test in TESTS {
-            // A receiver that has given up needs no more.
-            if test.id != CORES[1]
-                && test.id != CORES[2]
-                && send.send(findings(test, &tested, &npu)).is_err()
-            {
-                break;
-            }
-        }
-    });
+    let started = std::thread::Builder::new()
+        .name("selftest".into())
+        .spawn(move || each(&tested, |found| send.send(found).is_ok()));
     let mut findings: Vec<Finding> = Vec::new();
     if let Err(e) = started {
         findings.push(Finding::unknown(
@@ -180,6 +171,34 @@ fn examine(device: Device, deadline: Duration) -> Report {
     Report { verdict, ..report }
 }
 
+/// Runs the tests one after another, until nobody takes their findings.
+fn each(device: &Device, mut tell: impl FnMut(Vec<Finding>) -> bool) {
+    let npu = Npu::open(device.board(), Options::default());
+    let mut gone: Option<&'static str> = None;
+    for test in TESTS.iter().filter(|t| t.id != CORES[1] && t.id != CORES[2]) {
+        let found = match gone {
+            Some(root) => skipped(test, root),
+            None => findings(test, device, &npu),
+        };
+        // A node that went away fails every test after: that is one cause.
+        let failed = found.iter().find(|f| f.status == Status::Fail).map(|f| f.id);
+        if gone.is_none() && npu.is_ok() && failed.is_some() && device.board().open().is_err() {
+            gone = failed;
+        }
+        if !tell(found) {
+            return;
+        }
+    }
+}
+
+/// The cores' findings are several.
+fn skipped(test: &Test, because: &'static str) -> Vec<Finding> {
+    match test.id == CORES[0] {
+        true => CORES.map(|id| Finding::skipped(id, because)).into(),
+        false => vec![Finding::skipped(test.id, because)],
+    }
+}
+
 fn never_ended(test: &Test, why: RecvTimeoutError, deadline: Duration) -> Finding {
     let cause = match why {
         RecvTimeoutError::Timeout => format!("It did not end within {} s.", deadline.as_secs()),
@@ -201,8 +220,7 @@ fn findings(test: &Test, device: &Device, npu: &NpuResult<Npu>) -> Vec<Finding> 
     let npu = match npu {
         Ok(npu) => npu,
         Err(e) if test.id == BOARD => return vec![failed(test, &e.to_string())],
-        Err(_) if test.id == CORES[0] => return CORES.map(|id| Finding::skipped(id, BOARD)).into(),
-        Err(_) => return vec![Finding::skipped(test.id, BOARD)],
+        Err(_) => return skipped(test, BOARD),
     };
     match test.run {
         Run::Open => vec![opened(test, device, npu)],

@@ -1,7 +1,6 @@
 //! The command on simulated boards, right ones and such on which something goes wrong.
 
 use super::*;
-use crate::doctor::finding::Status;
 use rocket_sim::{Config, Fault, SimBoard};
 
 fn on(faults: &[&str], deadline: u64) -> Report {
@@ -52,6 +51,26 @@ fn a_lost_job_is_told() {
     well_formed(&report);
     assert_eq!(status(&report, "selftest.fp16"), Status::Warn, "{}", report.text(false, false));
     assert_eq!(report.exit, 1);
+}
+
+/// A task that says it is done and stored a part only: no error from anybody, and a wrong result.
+#[test]
+fn a_wrong_result_is_seen() {
+    let report = on(&["short-task:2:0:1"], 300);
+    well_formed(&report);
+    let fp16 = report.findings.iter().find(|f| f.id == "selftest.fp16").unwrap();
+    assert!(fp16.status == Status::Fail && fp16.cause.contains("wrong"), "{fp16:?}");
+    assert_eq!(status(&report, "selftest.int8"), Status::Ok);
+}
+
+/// The node goes away: what fails first is the finding, and the rest follows from it.
+#[test]
+fn a_board_that_goes_away_is_one_finding() {
+    let report = on(&["vanish:40"], 300);
+    well_formed(&report);
+    let bad: Vec<_> = report.findings.iter().filter(|f| f.status == Status::Fail).collect();
+    assert_eq!(bad.len(), 1, "{}", report.text(false, false));
+    assert_eq!(report.findings.last().unwrap().because, Some(bad[0].id));
 }
 
 /// Lost for good: the outputs keep what was there before.

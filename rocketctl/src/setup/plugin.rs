@@ -22,10 +22,7 @@ pub fn step(root: &Root, arm: bool, named: Option<&Path>) -> (Step, Option<&'sta
     let new =
         || Step::new("plugin", "The plugin for ggml", "Stock llama.cpp and whisper.cpp load it.");
     let there = |path: &str| root.exists(path) == Ok(true);
-    let fits = |path: &Path| read(path).and_then(|b| is_plugin(&b, arm).map(|()| b));
-    // What somebody named is what they want; what lies about counts if it is one for this machine.
-    let beside = || beside().filter(|path| fits(path).is_ok());
-    let found = named.map(Path::to_path_buf).or_else(beside);
+    let found = named.map(Path::to_path_buf).or_else(|| beside(arm));
     match found {
         None if there(PACKAGED) => (new().given(State::Done), Some(PACKAGED)),
         None if there(LOCAL) => (new().given(State::Done), Some(LOCAL)),
@@ -34,16 +31,18 @@ pub fn step(root: &Root, arm: bool, named: Option<&Path>) -> (Step, Option<&'sta
                        ggml-rocket";
             (new().given(State::Cannot(why.into())).optional(), None)
         }
-        Some(path) => match fits(&path) {
+        Some(path) => match read(&path).and_then(|b| is_plugin(&b, arm).map(|()| b)) {
             Ok(bytes) => (new().write(LOCAL, bytes, 0o644), Some(LOCAL)),
             Err(e) => (new().given(State::Cannot(format!("{}: {e}", path.display()))), None),
         },
     }
 }
 
-fn beside() -> Option<PathBuf> {
+/// What somebody named is what they want; what lies about is looked at first: it may be for another machine.
+fn beside(arm: bool) -> Option<PathBuf> {
     let me = std::env::current_exe().ok()?;
-    NAMES.iter().map(|n| me.with_file_name(n)).find(|p| p.is_file())
+    let fits = |p: &PathBuf| read(p).is_ok_and(|bytes| is_plugin(&bytes, arm).is_ok());
+    NAMES.iter().map(|n| me.with_file_name(n)).find(fits)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, String> {
