@@ -1,6 +1,8 @@
 //! What the doctor tells people to type, on every fixture board: it is a command of ours, and what changes something
 //! can be asked first, which changes nothing.
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;

@@ -50,6 +50,8 @@ const VOCABULARY: &[&str] = &[
 const ADDRESS: &str = r"(?i)\b[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\b";
 /// File systems and machines have one.
 const UUID: &str = r"(?i)\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b";
+/// Who built a kernel, where.
+const BUILDER: &str = r"\([\w.-]+@[\w.-]+\)";
 /// What USB and disks call their serial.
 const SERIAL: &str = r"(?i)\b(serial(?:\s?number)?\s*[:=]\s*)(\S+)";
 /// A folder of a user that no file names.
@@ -105,6 +107,7 @@ impl Redactor {
         let shapes = vec![
             (Regex::new(ADDRESS)?, "(mac)"),
             (Regex::new(UUID)?, "(uuid)"),
+            (Regex::new(BUILDER)?, "(builder)"),
             (Regex::new(HOME)?, "/home/user"),
         ];
         Ok(Redactor { exact, words, raw, shapes, serial: Regex::new(SERIAL)? })

@@ -84,7 +84,8 @@ fn secrets_stay() {
 [    1.100000] systemd[1]: Hostname set to <kestrel-7>. npu\n\
 [    1.200000] rk_gmac-dwmac fe1b0000.ethernet eth0: iommu C6:FF:EE:12:34:5A c6-ff-ee-12-34-5a c6ffee12345a\n\
 [    1.300000] drm: other machine 0a:1b:2c:3d:4e:5f SerialNumber: QX77Z33\n\
-[    1.400000] Kernel command line: root=UUID=1b4e28ba-2fa1-11d2-883f-0016d3cca427 rocket.x=1\n\
+[    1.400000] Kernel command line: rocket.x=1 pass=opensesame\n\
+[    1.410000] Linux version 7.3.4 (jo.k@build-77) on root=UUID=1b4e28ba-2fa1-11d2-883f-0016d3cca427\n\
 [    1.500000] usb 1-1: SerialNumber: USBSECRET99\n\
 [    1.600000] rocket: kestrel-77 and subkestrel-7 and margarethes are others'\n";
     let files = [
@@ -145,6 +146,8 @@ fn secrets_stay() {
         "qx77z33",
         "1b4e28ba",
         "usbsecret99",
+        "opensesame",
+        "build-77",
         "hunter2",
         "hf_abc",
         "m@x",

@@ -94,7 +94,8 @@ const OF_INTEREST: &[&str] = &[
 /// Whether a report has lines with these words.
 pub fn of_interest(text: &str) -> bool {
     let text = text.to_lowercase();
-    OF_INTEREST.iter().any(|words| text.contains(words))
+    // What a kernel was started with may be anything, a password too.
+    !text.contains("command line") && OF_INTEREST.iter().any(|words| text.contains(words))
 }
 
 /// Those lines of the log that are of interest, as `dmesg` prints them.

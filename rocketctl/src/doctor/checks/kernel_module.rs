@@ -43,11 +43,11 @@ fn is_stock(facts: &Facts) -> bool {
 pub fn pending(facts: &Facts, id: &'static str) -> Option<Finding> {
     let waits = facts.loaded == Ok(true)
         && is_stock(facts)
-        && facts.installed.iter().flatten().any(patched);
+        && facts.installed.iter().flatten().any(|line| patched(line));
     waits.then(|| Finding::skipped(id, ID))
 }
 
-fn patched(line: &String) -> bool {
+fn patched(line: &str) -> bool {
     line.contains("/updates/") || line.starts_with("updates/")
 }
 
@@ -55,7 +55,7 @@ fn patched(line: &String) -> bool {
 fn next_boot(facts: &Facts) -> Option<Finding> {
     let (next, running) = (facts.next.as_ref().ok()?, facts.release.as_ref().ok()?);
     let modules = next.modules.as_ref().ok().filter(|_| next.release != *running)?;
-    let title = match (modules.iter().any(patched), facts.features.is_ok()) {
+    let title = match (modules.iter().any(|line| patched(line)), facts.features.is_ok()) {
         _ if modules.is_empty() => "the kernel that boots next has no driver",
         (false, true) => "the kernel that boots next has the stock driver",
         _ => return None,
