@@ -33,6 +33,9 @@ pub fn lines(buffer: &Buffer) -> String {
     text.join("\n").trim_end().to_owned() + "\n"
 }
 
+/// Labels, a figure, and what it is multiplied with for Prometheus's unit.
+type Labelled<'a> = (Vec<(&'static str, String)>, &'a Figure, f64);
+
 /// Prometheus's text format. What is unknown has no sample.
 pub fn prometheus(frame: &Frame) -> String {
     let mut out = String::new();
@@ -40,7 +43,7 @@ pub fn prometheus(frame: &Frame) -> String {
     let core = |c: &crate::frame::Core| {
         vec![("core", c.name.clone()), ("source", c.utilization.source.clone())]
     };
-    let mut metric = |name: &str, help: &str, samples: Vec<(Vec<(&str, String)>, &Figure, f64)>| {
+    let mut metric = |name: &str, help: &str, samples: Vec<Labelled<'_>>| {
         let known: Vec<_> =
             samples.iter().filter_map(|(l, f, scale)| Some((l, f.value? * scale))).collect();
         if known.is_empty() {

@@ -2,6 +2,8 @@
 
 mod common;
 
+#![allow(clippy::unwrap_used)]
+
 use common::{host, sample};
 use rocket_top::frame::Frame;
 use rocket_top::output::prometheus;

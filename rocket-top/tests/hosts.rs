@@ -1,5 +1,7 @@
 //! Hosts that come, are killed, share a number, and whose files somebody spoils: no crash, no wrong number.
 
+#![allow(clippy::unwrap_used)]
+
 use rocket_runtime::telemetry::{Directory, Place, RowKey, TotalKind, Writer};
 use rocket_top::frame::Frame;
 use rocket_top::sample::Sample;

@@ -2,6 +2,8 @@
 
 mod common;
 
+#![allow(clippy::unwrap_used)]
+
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;

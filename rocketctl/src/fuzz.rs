@@ -8,8 +8,11 @@ use rocket_runtime::board::{Root, parse_log};
 use std::cell::RefCell;
 use std::io::Cursor;
 
+/// A target: its name, and what it does with bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
 /// Every target: each has a corpus of its name, which `tests/corpus.rs` replays.
-pub const ALL: &[(&str, fn(&[u8]))] = &[
+pub const ALL: &[Target] = &[
     ("boot_configuration", boot_configuration),
     ("clk_summary", clk_summary),
     ("clock_rate", clock_rate),

@@ -112,8 +112,8 @@ pub fn soc(root: &Root) -> Option<Soc> {
 /// A forecast of any header, for fuzz targets: its parts add up.
 pub fn adds_up(header: &model::Header) {
     let settings = Settings {
-        cut: Cut { prompt: 600, ubatch: 512, flash: header.bytes % 2 == 0, beams: 5 },
-        repack: header.bytes % 3 == 0,
+        cut: Cut { prompt: 600, ubatch: 512, flash: header.bytes.is_multiple_of(2), beams: 5 },
+        repack: header.bytes.is_multiple_of(3),
         cpu: Cpu::Dotprod,
         soc: Soc::Rk3588,
         memory: Some(of_board(8 << 30)),
