@@ -1,8 +1,8 @@
 //! What is shown of two samples: expected figures by hand.
 
-mod common;
-
 #![allow(clippy::unwrap_used)]
+
+mod common;
 
 use common::{host, sample};
 use rocket_top::frame::Frame;

@@ -1,8 +1,8 @@
 //! Each view at three sizes, in colour and without, cell by cell, and by rules.
 
-mod common;
-
 #![allow(clippy::unwrap_used)]
+
+mod common;
 
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

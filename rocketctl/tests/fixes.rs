@@ -101,7 +101,7 @@ fn every_fix_is_a_command_and_can_be_tried() {
             let whole = [&["rocketctl".to_owned()], words.as_slice()].concat();
             rocketctl::parsed(&whole).unwrap_or_else(|e| panic!("{whole:?}: {e}"));
             let starts = |look: &&[&str]| look.iter().zip(&words).all(|(a, b)| a == b);
-            if !LOOKS.iter().any(|look| starts(look)) {
+            if !LOOKS.iter().any(starts) {
                 dry_run(&board, &words);
                 tried += 1;
             }
