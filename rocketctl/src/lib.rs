@@ -39,7 +39,7 @@ use std::process::ExitCode;
 
 /// Operator command line for Rockchip NPUs on mainline Linux.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = true)]
+#[command(version, arg_required_else_help = true, after_help = "Begin with: rocketctl doctor")]
 struct Arguments {
     #[command(flatten)]
     globals: ui::Globals,
@@ -49,79 +49,79 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// What this machine is: board, driver, interface, clock, and what else bears on the NPU.
-    ///
-    /// Every value comes with where it was read, or why it is not known.
-    Detect,
     /// What is wrong with this board, and the command that mends it.
     ///
     /// Looks at the machine or, with --root, at a tree that was taken from one; changes nothing. Exit status: 0
     /// good, 1 something to do, 2 an error, 3 too little can be seen.
     Doctor(doctor::Arguments),
-    /// The device-tree overlay for a board whose NPU nodes are disabled.
-    Overlay(overlay::Arguments),
-    /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
-    Report(report::Arguments),
+    /// What this machine is: board, driver, interface, clock, and what else bears on the NPU.
+    ///
+    /// Every value comes with where it was read, or why it is not known.
+    Detect,
     /// From a fresh board to a working NPU; --undo brings back what was before.
     ///
     /// Shows a plan, asks once, and stops at the first failure with the system as it was. Exit status: 0 the NPU is
     /// ready, 1 something is left to do, 2 an error, 3 too little can be seen.
     Setup(setup::Arguments),
-    /// What a finding, a test, a reason, a route, a setting or a patch is about.
-    Explain(explain::Arguments),
-    /// Every setting of the plugin: its value in effect, and where that comes from.
+    /// Does the NPU compute rightly: every number format, several jobs at once, each core.
     ///
-    /// Exit status: 0 good, 1 a setting is unknown or malformed, 2 an error.
-    Knobs(knobs::Arguments),
+    /// Runs on the NPU, or with --sim on a simulated board. Changes nothing. Exit status: 0 good, 1 a test
+    /// failed or there is no NPU, 2 an error, 3 too little could be tested.
+    Selftest(selftest::Arguments),
     /// What of a model would run on the NPU, from its header alone.
     ///
     /// Asks the plugin's own rules; reads no weights and no board. Exit status: 0, or 2 for an error.
     Forecast(forecast::Arguments),
-    /// Load a plugin as a host would, and say what came of it.
-    ///
-    /// In a process of its own, which may crash or hang. Exit status: 0 it loads, 1 it does not, 2 an error, 3 not
-    /// known.
-    LoadTest(load_test::Arguments),
-    /// The patches for the kernel's driver: what they are, and which a source has.
-    Patch(patch::Arguments),
-    /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
-    ///
-    /// Runs on the NPU, or with --sim on a simulated board, whose times are modelled. Changes nothing. Exit status:
-    /// 0 good, 1 there is no NPU, 2 an error.
-    Bench(bench::Arguments),
     /// Run a host with the plugin, on the NPU or a simulated one.
     ///
     /// Becomes the host, so signals and its exit status are its own. Findings that keep the NPU from working are
     /// told first, a line each; the host runs all the same, on the CPU. Exit status: the host's; 125 for an error
     /// of rocketctl, 126 and 127 when the host cannot be started.
     Run(run::Arguments),
-    /// Does the NPU compute rightly: every number format, several jobs at once, each core.
-    ///
-    /// Runs on the NPU, or with --sim on a simulated board. Changes nothing. Exit status: 0 good, 1 a test
-    /// failed or there is no NPU, 2 an error, 3 too little could be tested.
-    Selftest(selftest::Arguments),
-    /// Every live counter of running and just finished hosts, as JSON or for Prometheus.
-    ///
-    /// Exit status: 0 good, 2 an error, 3 no host has counters.
-    Stats(counters::stats::Arguments),
     /// Which operations of a host ran on the NPU, which did not, and why.
     ///
     /// Reads the live counters (docs/counters.md) of running and just finished hosts. Exit status: 0 good, 2 an
     /// error, 3 no host has counters.
     Why(counters::why::Arguments),
+    /// Every live counter of running and just finished hosts, as JSON or for Prometheus.
+    ///
+    /// Exit status: 0 good, 2 an error, 3 no host has counters.
+    Stats(counters::stats::Arguments),
+    /// Every setting of the plugin: its value in effect, and where that comes from.
+    ///
+    /// Exit status: 0 good, 1 a setting is unknown or malformed, 2 an error.
+    Knobs(knobs::Arguments),
+    /// What a finding, a test, a reason, a route, a setting or a patch is about.
+    Explain(explain::Arguments),
+    /// Load a plugin as a host would, and say what came of it.
+    ///
+    /// In a process of its own, which may crash or hang. Exit status: 0 it loads, 1 it does not, 2 an error, 3 not
+    /// known.
+    LoadTest(load_test::Arguments),
+    /// How fast the NPU is: products by format and shape, a job's latency, the host's packing.
+    ///
+    /// Runs on the NPU, or with --sim on a simulated board, whose times are modelled. Changes nothing. Exit status:
+    /// 0 good, 1 there is no NPU, 2 an error.
+    Bench(bench::Arguments),
+    /// The NPU's clock: look at it, raise it the one safe way.
+    Clock(clock::Arguments),
+    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
+    Udev(udev::Arguments),
+    /// The device-tree overlay for a board whose NPU nodes are disabled.
+    Overlay(overlay::Arguments),
+    /// What a server's unit or container needs to use the NPU.
+    Unit(unit::Arguments),
+    /// The patches for the kernel's driver: what they are, and which a source has.
+    Patch(patch::Arguments),
+    /// Writes what the doctor and detect read to a file that may be shown to others; --root reads it.
+    Report(report::Arguments),
+    /// A board in software: run programs on it, look at it, break it.
+    Sim(sim::Arguments),
     /// Write man pages into a folder.
     #[command(hide = true)]
     Man(generate::Man),
     /// Print completions for a shell.
     Completions(generate::Completions),
-    /// Rules for the node's group and the cores' delay: look at them, install them, take them away.
-    Udev(udev::Arguments),
-    /// The NPU's clock: look at it, raise it the one safe way.
-    Clock(clock::Arguments),
-    /// A board in software: run programs on it, look at it, break it.
-    Sim(sim::Arguments),
-    /// What a server's unit or container needs to use the NPU.
-    Unit(unit::Arguments),
 }
 
 /// Usage and internal errors, in every subcommand.
