@@ -124,6 +124,21 @@ enum Command {
     Completions(generate::Completions),
 }
 
+impl Command {
+    /// Whether it is to change the system that it looks at.
+    fn changes(&self) -> bool {
+        match self {
+            Command::Setup(arguments) => arguments.changes(),
+            Command::Udev(arguments) => arguments.changes(),
+            Command::Overlay(arguments) => arguments.changes(),
+            Command::Clock(arguments) => arguments.changes(),
+            Command::Unit(arguments) => arguments.changes(),
+            Command::Patch(arguments) => arguments.changes(),
+            _ => false,
+        }
+    }
+}
+
 /// Usage and internal errors, in every subcommand.
 const FAILED: u8 = 2;
 
@@ -155,6 +170,13 @@ fn obey(mut globals: ui::Globals, command: Command) -> anyhow::Result<ExitCode> 
     // A report stands for the tree that it has, until the command is done.
     let report = report::unpacked(&globals.root)?;
     if let Some(report) = &report {
+        if command.changes() {
+            anyhow::bail!(
+                "{} is a report, which is looked at and not changed: it is gone when the command is done; --dry-run \
+                 shows what would be done, and on the machine itself it is the same without --root",
+                globals.root.display()
+            );
+        }
         globals.root.clone_from(&report.tree);
     }
     match command {

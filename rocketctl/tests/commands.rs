@@ -207,3 +207,40 @@ fn counters_of_another_process() {
     let (status, output) = json(&["--root", &root, "why", "--json", "--pid", "1"]);
     assert_eq!((status, &output["exit"]), (3, &3.into()));
 }
+
+/// A report is looked at: what would change the system that it is of refuses, in words.
+#[test]
+fn reports_are_not_changed() {
+    let board = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/boards/rk3588-stock");
+    let dir = tempfile::tempdir().unwrap();
+    let report = dir.path().join("r.tar.gz").display().to_string();
+    assert_eq!(status(&["--root", &board.display().to_string(), "report", &report]), 0);
+    let source = dir.path().join("source").display().to_string();
+    for words in [
+        &["setup", "--yes"][..],
+        &["setup", "--undo", "--yes"],
+        &["udev", "install", "--yes"],
+        &["udev", "remove", "--yes"],
+        &["overlay", "install", "--yes"],
+        &["overlay", "remove", "--yes"],
+        &["clock", "set", "600MHz", "--yes"],
+        &["clock", "undo", "--yes"],
+        &["unit", "install", "--yes"],
+        &["unit", "remove", "--yes"],
+        &["patch", "apply", &source, "--yes"],
+        &["patch", "install", &source, "--yes"],
+        &["patch", "revert", "--yes"],
+    ] {
+        let refusal = "is a report, which is looked at and not changed";
+        let with = |more: &[&str]| run(&[&["--root", report.as_str()], words, more].concat());
+        let done = with(&[]);
+        assert_eq!(done.status.code(), Some(2), "{words:?}");
+        assert!(text(&done.stderr).contains(refusal), "{words:?}: {}", text(&done.stderr));
+        let shown = with(&["--dry-run"]);
+        assert!(!text(&shown.stderr).contains(refusal), "{words:?}");
+    }
+    // Looking is what it is for, and files for elsewhere may be made of it.
+    assert_eq!(status(&["--root", &report, "udev", "show"]), 0);
+    let out = dir.path().join("out").display().to_string();
+    assert_eq!(status(&["--root", &report, "udev", "install", "--emit", &out]), 0);
+}

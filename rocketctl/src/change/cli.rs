@@ -5,6 +5,7 @@ use crate::ui::{Globals, print, print_json};
 use anyhow::Result;
 use clap::Args;
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// How something is changed.
@@ -19,6 +20,11 @@ pub struct How {
 }
 
 impl How {
+    /// Whether the system is changed, and nothing is shown or written elsewhere alone.
+    pub fn changes(&self, emit: Option<&PathBuf>) -> bool {
+        !self.dry_run && emit.is_none()
+    }
+
     /// For taking back the runs of a plan.
     pub fn undo(&self, plan: &str, force: bool) -> UndoOptions {
         UndoOptions {

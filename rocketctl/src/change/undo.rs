@@ -165,13 +165,12 @@ impl Found {
         Ok(match disk.look(&place.real(path))?.map(|e| e.kind) {
             None => Found::Nothing,
             Some(Kind::Folder) => Found::Folder,
-            Some(Kind::File) => Found::file(&whole(disk, place, path)?.as_ref().map(Whole::print)),
+            Some(Kind::File) => match whole(disk, place, path)? {
+                Some(file) => Found::File(file.print()),
+                None => Found::Nothing,
+            },
             Some(Kind::Link | Kind::Other) => Found::Other,
         })
-    }
-
-    fn file(print: &Option<Print>) -> Found {
-        print.clone().map_or(Found::Nothing, Found::File)
     }
 
     fn is(&self, print: &Option<Print>) -> bool {
@@ -183,37 +182,40 @@ impl Found {
     }
 }
 
-/// Files that are neither as we left them nor as we found them.
+/// Files that are as no run has left or found them. One that was interrupted, and one that was being taken back when it
+/// was, may have left any of its states, as a path may have been changed several times.
 fn changed_since(
     disk: &mut dyn Disk,
     place: &Place,
     journal: &Runs,
     runs: &[&(u32, Journal)],
 ) -> Result<Vec<String>> {
-    // What would be at each path, as one deed after the other is taken back.
-    let mut paths: BTreeMap<&str, Found> = BTreeMap::new();
-    let mut changed = Vec::new();
+    // The deeds of each path, the newest first.
+    let mut paths: BTreeMap<&str, Vec<(u32, &Deed)>> = BTreeMap::new();
     for (number, j) in runs {
         for deed in j.deeds.iter().rev() {
-            let (What::File { path, .. } | What::Folder { path }) = &deed.what else { continue };
-            if !paths.contains_key(path.as_str()) {
-                paths.insert(path, Found::of(disk, place, path)?);
+            if let What::File { path, .. } | What::Folder { path } = &deed.what {
+                paths.entry(path).or_default().push((*number, deed));
             }
-            let now = &paths[path.as_str()];
-            let then = match &deed.what {
-                What::Folder { .. } if *now == Found::Folder => Found::Nothing,
-                What::File { old, new, .. } if now.is(new) => Found::file(old),
-                What::File { old, .. } if !now.is(old) => {
-                    let saved = journal.save(*number, deed.n);
-                    changed.push(match old {
-                        Some(_) => format!("  {path} (its old bytes: {})", saved.display()),
-                        None => format!("  {path} (there was no such file)"),
-                    });
-                    Found::file(old)
-                }
-                _ => continue,
-            };
-            paths.insert(path, then);
+        }
+    }
+    let mut changed = Vec::new();
+    for (path, deeds) in paths {
+        let now = Found::of(disk, place, path)?;
+        let known = deeds.iter().any(|(_, deed)| match &deed.what {
+            What::File { old, new, .. } => now.is(old) || now.is(new),
+            _ => matches!(now, Found::Folder | Found::Nothing),
+        });
+        let last = deeds.iter().find_map(|(number, deed)| match &deed.what {
+            What::File { old, .. } => Some((old, journal.save(*number, deed.n))),
+            _ => None,
+        });
+        match last.filter(|_| !known) {
+            Some((Some(_), saved)) => {
+                changed.push(format!("  {path} (its old bytes: {})", saved.display()));
+            }
+            Some((None, _)) => changed.push(format!("  {path} (there was no such file)")),
+            None => {}
         }
     }
     Ok(changed)
@@ -240,8 +242,15 @@ pub fn take_back(
     deeds: &[Deed],
     undone: &mut Undone,
 ) -> Result<()> {
+    // What was changed several times goes back at once: what it was between may have been in a folder that an earlier
+    // try has taken away.
+    let first = |path: &str| {
+        let of_it = |d: &&Deed| matches!(&d.what, What::File { path: p, .. } if p == path);
+        deeds.iter().find(of_it).map(|d| d.n)
+    };
     for deed in deeds.iter().rev() {
         match &deed.what {
+            What::File { path, .. } if first(path) != Some(deed.n) => {}
             What::File { path, old, .. } => {
                 let saved = journal.save(number, deed.n);
                 restore(disk, place, path, old.as_ref(), &saved).with_context(|| path.clone())?;
@@ -313,8 +322,9 @@ fn remove_folder(disk: &mut dyn Disk, place: &Place, path: &str) -> Result<bool>
             disk.sync(&place.real(parent(path)))?;
             Ok(true)
         }
-        Some(_) => Ok(false),
-        None => Ok(true),
+        Some(Entry { kind: Kind::Folder, .. }) => Ok(false),
+        // Before it there was a file, which an earlier try has brought back.
+        Some(_) | None => Ok(true),
     }
 }
 

@@ -49,6 +49,16 @@ enum Command {
     },
 }
 
+impl Arguments {
+    /// Whether the system is to be changed.
+    pub fn changes(&self) -> bool {
+        match &self.command {
+            Command::Set { how, .. } | Command::Undo { how, .. } => how.changes(None),
+            Command::Get => false,
+        }
+    }
+}
+
 pub const PARAMETER: &str = "rocket_npu_clk_hz";
 /// What brings modprobe's options into the initramfs.
 pub const UPDATE_INITRAMFS: &[&str] = &["update-initramfs", "-u"];

@@ -9,6 +9,7 @@ mod host;
 mod model;
 mod named;
 mod plugin;
+pub mod remedy;
 #[cfg(test)]
 pub mod tests;
 

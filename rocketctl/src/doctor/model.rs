@@ -54,8 +54,31 @@ impl Model {
         forecast::advise(header, &self.path, &self.settings).line()
     }
 
+    /// The file, as a word of a command.
+    pub fn word(&self) -> String {
+        forecast::quoted(&self.path.to_string_lossy())
+    }
+
+    /// The same with this at the end of its name.
+    pub fn beside(&self, end: &str) -> String {
+        let path = self.path.to_string_lossy();
+        let stem = path.strip_suffix(".gguf").or(path.strip_suffix(".bin")).unwrap_or(&path);
+        forecast::quoted(&format!("{stem}{end}"))
+    }
+
     /// A command that shows what a check was about.
     pub fn verify(&self, options: &str) -> String {
-        format!("rocketctl forecast {}{options}", forecast::quoted(&self.path.to_string_lossy()))
+        format!("rocketctl forecast {}{options}", self.word())
+    }
+
+    /// The command that asks a check of a model.
+    pub fn ask(word: &str, id: &str) -> String {
+        format!("rocketctl doctor --model {word} --only {id}")
+    }
+
+    /// Quantized weights of types that the host's CPU packs for itself, and all quantized ones.
+    pub fn packed(&self, header: &Header) -> (u64, usize) {
+        let all = header.tensors.iter().filter(|t| t.dtype.is_quantized()).count();
+        (self.forecast(header, |s| s.repack = true).repacked, all)
     }
 }

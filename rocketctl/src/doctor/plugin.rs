@@ -2,6 +2,7 @@
 //! file says of itself.
 
 use crate::elf::{self, Elf};
+use crate::setup::{LOCAL, PACKAGED};
 use rocket_runtime::board::{Absent, Reading, Root, Why};
 
 /// Most files of a folder that are looked at for a plugin.
@@ -40,6 +41,8 @@ pub struct Plugin {
     pub place: Place,
     /// What the file is.
     pub file: Option<Reading<Elf>>,
+    /// The one that a package or `setup` has put in its place.
+    pub installed: Option<&'static str>,
 }
 
 impl Plugin {
@@ -56,17 +59,9 @@ impl Plugin {
             Place::File(path) => Some(elf::read(root, path)),
             _ => None,
         };
-        Plugin { given: given.to_owned(), origin, place, file }
-    }
-
-    /// The command that looks at this plugin again.
-    pub fn verify(&self, id: &str) -> String {
-        match self.origin {
-            Origin::Variable => format!("rocketctl doctor --only {id}"),
-            Origin::Option => {
-                format!("rocketctl doctor --plugin {} --only {id}", quoted(&self.given))
-            }
-        }
+        let there = |p: &&str| root.exists(p) == Ok(true);
+        let installed = [PACKAGED, LOCAL].into_iter().find(there);
+        Plugin { given: given.to_owned(), origin, place, file, installed }
     }
 
     /// The file's path, where there is one.

@@ -2,6 +2,7 @@
 //! reasons. What the files say (the doctor's checks) comes first; what was seen wins.
 
 mod chain;
+mod fixes;
 mod lines;
 mod place;
 mod run;
@@ -71,11 +72,11 @@ pub fn run(arguments: &Arguments, globals: &Globals) -> Result<ExitCode> {
 fn examine(
     root: &Root,
     plugin: &str,
-    host: &str,
+    host_named: &str,
     program: &std::path::Path,
     limit: Duration,
 ) -> Result<Report> {
-    let (host_path, plugin_path) = (Some(host.to_owned()), Some(plugin.to_owned()));
+    let (host_path, plugin_path) = (Some(host_named.to_owned()), Some(plugin.to_owned()));
     let options = Options { host: host_path, plugin: plugin_path, ..Options::default() };
     let case = Case::read(root, &options)?;
     let told = findings(&case).findings.into_iter().filter(|f| STATIC.contains(&f.id));
@@ -89,14 +90,14 @@ fn examine(
     else {
         let because = told.iter().find(stops).map(|f| f.id);
         told.extend(chain::unrun(because));
-        return Ok(report(told, plugin));
+        return Ok(report(told, plugin, host_named));
     };
     let machine = host.machine().map(crate::elf::machine_name);
     if let Some(other) = machine.filter(|m| m != std::env::consts::ARCH) {
         let why =
             format!("the host is for {other}, and this machine is {}", std::env::consts::ARCH);
         told.push(Finding::unknown(steps::OPEN, "whether the plugin loads", why));
-        return Ok(report(told, plugin));
+        return Ok(report(told, plugin, host_named));
     }
     let modules = host.cpu().find(|o| host.modules.iter().any(|m| m.path == o.path));
     let job = run::Job {
@@ -109,11 +110,12 @@ fn examine(
         limit,
     };
     let ended = run::run(&job)?;
-    Ok(report(chain::merged(told, chain::findings(&ended)), plugin))
+    Ok(report(chain::merged(told, chain::findings(&ended)), plugin, host_named))
 }
 
 /// The findings as a report, whose last line is about the plugin.
-fn report(findings: Vec<Finding>, plugin: &str) -> Report {
+fn report(findings: Vec<Finding>, plugin: &str, host: &str) -> Report {
+    let findings = findings.into_iter().map(|f| fixes::mended(f, plugin, host)).collect();
     let mut report = Report::new(findings, &[steps::OPEN, steps::DEVICES]);
     let broken = report.findings.iter().find(|f| f.status == Status::Fail);
     report.verdict = match (report.exit, broken) {

@@ -16,7 +16,7 @@ fn script(text: &str, wrapped: bool) -> Ended {
 }
 
 fn report(all: Vec<Finding>) -> Report {
-    let report = super::report(all, "/opt/p.so");
+    let report = super::report(all, "/opt/p.so", "/opt/a host");
     well_formed(&report);
     report
 }
@@ -138,6 +138,13 @@ fn refusals() {
     let none = fails("devices", r#""devices":[]"#);
     assert_eq!(failing(&none).title, "the plugin is loaded and has no device");
     assert!(report(findings(&none)).verdict.ends_with("finds no NPU"));
+    assert_eq!(failing(&none).fix[0].run, "sudo rocketctl setup");
+    // Another plugin in the same host; another host where it is that.
+    let installed = "/usr/local/lib/ggml-rocket/libggml-rocket.so";
+    let again = format!("rocketctl load-test {installed} --host '/opt/a host'");
+    assert_eq!(open.fix[0].verify, again);
+    let host = failing(&fails("libraries", r#""why":"libomp.so.5: cannot open""#));
+    assert_eq!(host.fix[0].verify, "rocketctl load-test /opt/p.so --host build/bin");
     let gpu = until("devices")
         + r#"echo '{"step":"devices","status":"ok","devices":[{"name":"ROCKET","accelerator":false}]}'; echo '{"step":"end","status":"ok"}'"#;
     assert_eq!(failing(&script(&gpu, false)).status, Status::Warn);
@@ -146,7 +153,8 @@ fn refusals() {
 /// What files say and what was seen are one finding; what was seen wins.
 #[test]
 fn files_and_what_was_seen() {
-    let glibc = || Finding::fail("plugin.glibc", "needs GLIBC_2.99").cause("newer");
+    let seen = |f: Finding| f.seen("/x", "y").fix("true", "true", "none needed");
+    let glibc = || seen(Finding::fail("plugin.glibc", "needs GLIBC_2.99").cause("newer"));
     let refused = findings(&fails("open", r#""why":"GLIBC_2.99 not found""#));
     let all = report(merged(vec![glibc()], refused.clone()));
     let fails: Vec<&Finding> = all.findings.iter().filter(|f| f.status == Status::Fail).collect();
@@ -155,6 +163,7 @@ fn files_and_what_was_seen() {
     let loaded = report(merged(vec![glibc()], findings(&script(&until(""), false))));
     assert_eq!(loaded.exit, 0, "{loaded:?}");
     let deaf = Finding::fail("host.dynamic", "llama-cli ignores GGML_BACKEND_PATH").cause("linked");
+    let deaf = seen(deaf);
     let deaf = report(merged(vec![deaf], findings(&script(&until(""), false))));
     assert!(deaf.exit == 1 && deaf.verdict.starts_with("this host does not use"), "{deaf:?}");
 }

@@ -65,6 +65,17 @@ struct Install {
     emit: Option<PathBuf>,
 }
 
+impl Arguments {
+    /// Whether the system is to be changed.
+    pub fn changes(&self) -> bool {
+        match &self.what {
+            What::Install(install) => install.how.changes(install.emit.as_ref()),
+            What::Remove(how) => how.changes(None),
+            What::Show(_) => false,
+        }
+    }
+}
+
 /// The plan's name in the journal.
 const PLAN: &str = "overlay";
 /// What shows that it worked.

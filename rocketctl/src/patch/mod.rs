@@ -97,6 +97,20 @@ enum Command {
     },
 }
 
+impl Arguments {
+    /// Whether a system or a source is to be changed.
+    pub fn changes(&self) -> bool {
+        match &self.command {
+            Command::Apply { how, .. }
+            | Command::Install { how, .. }
+            | Command::Revert { how, .. } => how.changes(None),
+            Command::List | Command::Status { .. } | Command::Check(_) | Command::Build { .. } => {
+                false
+            }
+        }
+    }
+}
+
 /// Where the patches are, as files.
 #[derive(Debug, Args)]
 struct Patches {

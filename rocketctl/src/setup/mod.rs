@@ -6,7 +6,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use plugin::is_plugin;
+pub use plugin::{LOCAL, PACKAGED, is_plugin};
 
 use crate::change::{self, End, How, Options, Outcome};
 use crate::doctor::{self, Finding, Report, Status, wrapped};
@@ -43,6 +43,13 @@ pub struct Arguments {
     /// With --undo: also over what somebody changed since.
     #[arg(long, requires = "undo")]
     force: bool,
+}
+
+impl Arguments {
+    /// Whether the system is to be changed.
+    pub fn changes(&self) -> bool {
+        self.how.changes(self.emit.as_ref())
+    }
 }
 
 /// Findings that setup cannot mend, the cause of which has its own way out.

@@ -9,9 +9,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Where the distribution's package has it.
-const PACKAGED: &str = "/usr/lib/ggml-rocket/libggml-rocket.so";
+pub const PACKAGED: &str = "/usr/lib/ggml-rocket/libggml-rocket.so";
 /// Where `setup` puts one that comes from no package.
-const LOCAL: &str = "/usr/local/lib/ggml-rocket/libggml-rocket.so";
+pub const LOCAL: &str = "/usr/local/lib/ggml-rocket/libggml-rocket.so";
 /// As it is packed, and as cargo names it.
 const NAMES: [&str; 2] = ["libggml-rocket.so", "libggml_rocket.so"];
 /// Longest file that is taken for one.

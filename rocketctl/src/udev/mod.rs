@@ -52,6 +52,17 @@ enum Command {
     Check,
 }
 
+impl Arguments {
+    /// Whether the system is to be changed.
+    pub fn changes(&self) -> bool {
+        match &self.command {
+            Command::Install { how, emit } => how.changes(emit.as_ref()),
+            Command::Remove { how, .. } => how.changes(None),
+            Command::Show | Command::Check => false,
+        }
+    }
+}
+
 /// The plan's name in the journal.
 const PLAN: &str = "udev";
 /// Of taking away files of which the journal has nothing.

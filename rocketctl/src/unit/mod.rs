@@ -50,6 +50,16 @@ enum What {
     Cdi,
 }
 
+impl Arguments {
+    /// Whether the system is to be changed.
+    pub fn changes(&self) -> bool {
+        match &self.what {
+            Some(What::Install(how) | What::Remove(how)) => how.changes(None),
+            Some(What::Show | What::Compose | What::Cdi) | None => false,
+        }
+    }
+}
+
 /// Where the package has the plugin, and where setup puts it without one.
 const PLUGINS: [&str; 2] =
     ["/usr/lib/ggml-rocket/libggml-rocket.so", "/usr/local/lib/ggml-rocket/libggml-rocket.so"];

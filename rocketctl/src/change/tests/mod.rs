@@ -258,6 +258,35 @@ fn several_runs() {
     assert_eq!(digest(dir.path()), before);
 }
 
+/// A plan that fails of itself, and a disk that fails as it is taken back: what is half way is nobody else's.
+#[test]
+fn what_is_half_taken_back() {
+    let plan = || {
+        Plan::new("test", "t", "u").step(
+            Step::new("a", "A", "a")
+                .write("/etc/a", "1", 0o600)
+                .write("/etc/new/deep/d", "2", 0o600)
+                .write("/etc/new/deep/d", "3", 0o755)
+                .remove("/etc/a")
+                .write("/etc/a", [128], 0o600)
+                .edit("/etc/a", |old| Ok(old.unwrap_or_default().to_owned())),
+        )
+    };
+    for at in 1.. {
+        let dir = tree();
+        let before = digest(dir.path());
+        let place = Place::new(dir.path()).unwrap();
+        let mut disk = Faulty::new(at, disk::Fault::Fail);
+        let e = carry_out_on(&mut disk, &place, &plan(), &YES, &mut Vec::new()).unwrap_err();
+        back(dir.path());
+        assert_eq!(digest(dir.path()), before, "{at}: {e:#}");
+        if disk.count < at {
+            assert!(format!("{e:#}").contains("is no text") && at > 60, "{at}: {e:#}");
+            break;
+        }
+    }
+}
+
 /// On the live system commands run, in their order, and are taken back after the files.
 #[test]
 fn commands_of_the_live_system() {

@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::host::{Static, generation};
+use super::super::remedy::{newer_host, of_host};
 use super::super::{About, Case, Check};
 use crate::elf::Text;
 use ggml_rocket::abi::{Generation, SUPPORTED};
@@ -22,16 +23,24 @@ fn run(case: &Case) -> Finding {
     let Some(base) = case.named.host.as_ref().and_then(|h| h.base()) else {
         return Finding::unknown(ID, "the host's interface", "no libggml-base was found");
     };
+    let named = case.named.host.as_ref().map_or("", |h| h.path.as_str());
+    let newer = |f: Finding| newer_host(f, named, of_host(ID));
     let supported = format!("{} to {}", SUPPORTED[0].name, SUPPORTED[SUPPORTED.len() - 1].name);
     match generation(&base.elf) {
-        Static::TooOld => Finding::fail(ID, "this ggml is older than loadable backends")
-            .cause(format!("Plugins are for generations {supported}. Use a host of 2025 or newer."))
-            .seen(base.path.clone(), "no ggml_backend_dev_get_props"),
-        Static::Odd(why) => Finding::warn(ID, "this ggml is of no known release")
-            .cause(format!(
-                "It has {why}. The plugin measures it and may refuse; it is for {supported}."
-            ))
-            .seen(base.path.clone(), "rocketctl load-test shows what it is"),
+        Static::TooOld => newer(
+            Finding::fail(ID, "this ggml is older than loadable backends")
+                .cause(format!(
+                    "Plugins are for generations {supported}. Use a host of 2025 or newer."
+                ))
+                .seen(base.path.clone(), "no ggml_backend_dev_get_props"),
+        ),
+        Static::Odd(why) => newer(
+            Finding::warn(ID, "this ggml is of no known release")
+                .cause(format!(
+                    "The plugin measures it and may refuse, as rocketctl load-test shows; it is for {supported}."
+                ))
+                .seen(base.path.clone(), format!("has {why}")),
+        ),
         Static::OneOf(all) => match all.as_slice() {
             [one] => linked(case, one, &base.path),
             many => {

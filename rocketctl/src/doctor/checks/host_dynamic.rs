@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::host::{Asks, Host, asks, unreadable};
+use super::super::remedy::{of_host, other_host};
 use super::super::{About, Case, Check};
 use crate::elf::Text;
 
@@ -50,12 +51,12 @@ fn run(case: &Case) -> Finding {
     }
     let cpu = host.ggml().map(|g| g.elf.needed.join(", ")).unwrap_or_default();
     let found = |f: Finding| {
-        f.cause(
+        let f = f.cause(
             "Its CPU backend is linked in (no GGML_BACKEND_DL), and these programs load others only while none \
              is there.",
-        )
-        .seen(host.ggml().map(|g| g.path.clone()).unwrap_or_default(), format!("needs {cpu}"))
-        .fix(BUILD, host.verify(ID), BACK)
+        );
+        let ggml = host.ggml().map(|g| g.path.clone()).unwrap_or_default();
+        other_host(f.seen(ggml, format!("needs {cpu}")), &host.path, of_host(ID))
     };
     match (never.is_empty(), others.is_empty()) {
         (true, true) => {
@@ -73,10 +74,6 @@ fn run(case: &Case) -> Finding {
         }
     }
 }
-
-const BUILD: &str =
-    "cmake -B build -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON && cmake --build build";
-const BACK: &str = "cmake -B build -DGGML_BACKEND_DL=OFF && cmake --build build";
 
 fn list(names: &[&str]) -> String {
     match names.len() {
@@ -96,22 +93,30 @@ fn without_ggml(host: &Host) -> Finding {
             format!("{by} needs {name}, which is not found"),
         );
     }
+    let mended = |f: Finding| other_host(f, &host.path, of_host(ID));
     let Some(program) = program else {
-        return Finding::fail(ID, "there are no shared libraries of ggml in this folder")
-            .cause("A host with ggml linked into its programs can load no plugin.")
-            .seen(host.path.clone(), "no libggml.so with libggml-base.so")
-            .fix(BUILD, host.verify(ID), BACK);
+        return mended(
+            Finding::fail(ID, "there are no shared libraries of ggml in this folder")
+                .cause("A host with ggml linked into its programs can load no plugin.")
+                .seen(host.path.clone(), "no libggml.so with libggml-base.so"),
+        );
     };
     let inside = program.elf.has(Text::BackendPath)
         || program.elf.exports("ggml_init")
         || host.libraries.objects.iter().any(|o| o.elf.exports("ggml_init"));
-    match inside {
-        true => Finding::fail(ID, "ggml is linked into this program")
-            .cause("A static build has no libggml-base that a plugin could use.")
-            .seen(program.path.clone(), program.elf.needed.join(", "))
-            .fix(BUILD, host.verify(ID), BACK),
-        false => Finding::fail(ID, "this program does not use ggml's libraries")
-            .cause("It is no host, or has all of ggml inside and does not show it: no plugin can be loaded.")
-            .seen(program.path.clone(), program.elf.needed.join(", ")),
-    }
+    let needs = match program.elf.needed.is_empty() {
+        true => "needs no library".to_owned(),
+        false => format!("needs {}", program.elf.needed.join(", ")),
+    };
+    let (title, cause) = match inside {
+        true => (
+            "ggml is linked into this program",
+            "A static build has no libggml-base that a plugin could use.",
+        ),
+        false => (
+            "this program does not use ggml's libraries",
+            "It is no host, or has all of ggml inside and does not show it: no plugin can be loaded.",
+        ),
+    };
+    mended(Finding::fail(ID, title).cause(cause).seen(program.path.clone(), needs))
 }

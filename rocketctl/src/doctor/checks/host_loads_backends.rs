@@ -1,5 +1,6 @@
 use super::super::finding::Finding;
 use super::super::host::{Asks, asks};
+use super::super::remedy::{newer_host, of_host};
 use super::super::{About, Case, Check};
 use crate::elf::Text;
 
@@ -22,9 +23,10 @@ fn run(case: &Case) -> Finding {
         _ => return Finding::unknown(ID, "whether it loads backends", "no shared ggml was found"),
     };
     if let Some(ggml) = host.ggml().filter(|g| !g.elf.has(Text::BackendPath)) {
-        return Finding::fail(ID, "this ggml does not know GGML_BACKEND_PATH")
+        let finding = Finding::fail(ID, "this ggml does not know GGML_BACKEND_PATH")
             .cause("It is older than January 2025. Use a newer host.")
             .seen(ggml.path.clone(), "no such text in it");
+        return newer_host(finding, &host.path, of_host(ID));
     }
     let all: Vec<(&str, Asks)> =
         host.all_programs().into_iter().map(|(p, c)| (p.name(), asks(p, c))).collect();
@@ -36,12 +38,14 @@ fn run(case: &Case) -> Finding {
             1 => format!("{name} never loads backends"),
             n => format!("{name} and {} more never load backends", n - 1),
         };
-        let finding = match all.len() == never.len() {
-            true => Finding::fail(ID, title),
+        let path = host.all_programs().into_iter().find(|(p, _)| p.name() == *name);
+        let path = path.map(|(p, _)| p.path.clone()).unwrap_or_default();
+        let found = |f: Finding| f.cause(cause).seen(path, "does not import ggml_backend_load_all");
+        return match all.len() == never.len() {
+            true => newer_host(found(Finding::fail(ID, title)), name, of_host(ID)),
             // Tools that only look at files need none.
-            false => Finding::note(ID, title),
+            false => found(Finding::note(ID, title)),
         };
-        return finding.cause(cause).seen("imports", "no ggml_backend_load_all");
     }
     match all.as_slice() {
         [] => match host.libraries.named("libllama.so") {

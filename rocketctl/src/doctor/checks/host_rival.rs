@@ -1,6 +1,7 @@
 use super::super::finding::Finding;
 use super::super::host::Host;
 use super::super::plugin::quoted;
+use super::super::remedy::{BUILT, host_without, of_host};
 use super::super::{About, Case, Check};
 
 const ID: &str = "host.rival";
@@ -78,7 +79,11 @@ fn run(case: &Case) -> Finding {
     let verify = host.verify(ID);
     match accelerator && host.modules.iter().any(|m| m.path == path) {
         true => finding.fix(format!("sudo mv {from} {to}"), verify, format!("sudo mv {to} {from}")),
-        false if accelerator => finding,
+        false if accelerator => {
+            let kind = name.trim_start_matches("libggml-").split(['.', '-']).next();
+            let option = format!("GGML_{}", kind.unwrap_or_default().to_uppercase());
+            host_without(finding, &option, of_host(ID)(BUILT))
+        }
         false => finding.fix(format!("export {LAYERS}=0"), verify, format!("unset {LAYERS}")),
     }
 }

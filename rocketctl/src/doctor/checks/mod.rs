@@ -78,12 +78,6 @@ pub const ALL: &[Check] = &[
     speed_dmc::CHECK,
     board_thermal::CHECK,
     board_memory::CHECK,
-    model_format::CHECK,
-    model_types::CHECK,
-    model_shapes::CHECK,
-    model_fit::CHECK,
-    model_ubatch::CHECK,
-    model_rk3576::CHECK,
     plugin_path::CHECK,
     plugin_elf::CHECK,
     plugin_glibc::CHECK,
@@ -96,6 +90,12 @@ pub const ALL: &[Check] = &[
     host_repack::CHECK,
     host_rival::CHECK,
     host_mmproj_device::CHECK,
+    model_format::CHECK,
+    model_types::CHECK,
+    model_shapes::CHECK,
+    model_fit::CHECK,
+    model_ubatch::CHECK,
+    model_rk3576::CHECK,
 ];
 
 pub use plugin_cpu::features as cpu_features;

@@ -1,6 +1,8 @@
 use super::super::finding::Finding;
+use super::super::model::Model;
 use super::super::{About, Case, Check};
-use crate::forecast::{bytes, percent};
+use crate::forecast::{bytes, percent, quoted};
+use crate::model::{Format, Header, Tensor, first};
 
 const ID: &str = "model.fit";
 
@@ -35,10 +37,11 @@ fn run(case: &Case) -> Finding {
         )
     };
     if header.bytes > memory.total {
-        return seen(Finding::fail(ID, "the model is larger than the memory")).cause(format!(
+        let finding = seen(Finding::fail(ID, "the model is larger than the memory")).cause(format!(
             "{file} do not fit {}: every token would read the file again. Use a smaller quantization.",
             bytes(memory.total)
         ));
+        return smaller(finding, model, header);
     }
     let plan = model.plain(header).plan;
     let (resident, all) = (
@@ -48,17 +51,44 @@ fn run(case: &Case) -> Finding {
     let share = percent(resident, all);
     let words = format!("{share:.0} % of {} resident (modelled)", bytes(all));
     match () {
-        () if header.bytes > memory.available => seen(Finding::warn(ID, "the model leaves no memory")).cause(format!(
-            "Its file is larger than what is available ({}), so that weights are read again while it runs; {words}.",
-            bytes(memory.available)
-        )),
+        () if header.bytes > memory.available => {
+            let finding = seen(Finding::warn(ID, "the model leaves no memory")).cause(format!(
+                "Its file is larger than what is available ({}), so that weights are read again while it runs; {words}.",
+                bytes(memory.available)
+            ));
+            smaller(finding, model, header)
+        }
         () if all == 0 => Finding::ok(ID, "no weight of it would be packed for the NPU"),
         () if share < ENOUGH => {
             let why = plan.why.unwrap_or_else(|| "whole stacks of experts find no room".to_owned());
             seen(Finding::warn(ID, "much of the model cannot stay packed for the NPU"))
-                .cause(format!("{words}: {why}. The rest is packed for each micro-batch or left to the CPU."))
-                .fix(model.command(header), model.verify(" --repack off"), "start the host as before")
+                .cause(format!(
+                    "{words}: {why}. The rest is packed for each micro-batch or left to the CPU."
+                ))
+                .fix(
+                    model.command(header),
+                    model.verify(" --repack off"),
+                    "start the host as before",
+                )
         }
         () => Finding::ok(ID, words),
     }
+}
+
+/// Bits of a weight from which Q4_K_M saves something.
+const WIDE: u64 = 5;
+
+/// The host's own program makes a smaller file of it, beside it.
+fn smaller(finding: Finding, model: &Model, header: &Header) -> Finding {
+    let count = |t: &Tensor| t.ne.iter().fold(1u64, |n, ne| n.saturating_mul(*ne));
+    let weights = header.tensors.iter().map(count).fold(0, u64::saturating_add);
+    let wide = header.bytes.saturating_mul(8) > weights.saturating_mul(WIDE);
+    let (program, kind, end) = match (header.format, wide) {
+        (Format::Whisper, _) => ("whisper-quantize", "q5_0", "bin"),
+        (_, true) => ("llama-quantize --allow-requantize", "Q4_K_M", "gguf"),
+        (_, false) => ("llama-quantize --allow-requantize", "Q2_K", "gguf"),
+    };
+    let from = quoted(&first(header, &model.path).to_string_lossy());
+    let to = model.beside(&format!("-{}.{end}", kind.to_lowercase()));
+    finding.fix(format!("{program} {from} {to} {kind}"), Model::ask(&to, ID), format!("rm {to}"))
 }

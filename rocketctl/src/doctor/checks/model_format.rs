@@ -1,5 +1,7 @@
 use super::super::finding::Finding;
+use super::super::model::Model;
 use super::super::{About, Case, Check};
+use crate::forecast::quoted;
 use crate::model::{Error, Format};
 
 const ID: &str = "model.format";
@@ -33,16 +35,52 @@ fn run(case: &Case) -> Finding {
             )
         }
         Err(Error::Unreadable(why)) => Finding::unknown(ID, "the model's header", why),
-        Err(e @ Error::Truncated(_)) => Finding::fail(ID, "the model's file is not whole")
-            .cause(format!("{e}. A download that was interrupted looks like that: fetch it again."))
-            .seen(shown, "cut"),
-        Err(e @ Error::MissingPart(_)) => Finding::fail(ID, "a part of the model is missing")
-            .cause(format!(
-                "{e}. All parts belong in one folder, under the names that they were given."
-            ))
-            .seen(shown, "one part of several"),
-        Err(e) => Finding::fail(ID, "the file is no model that hosts take")
-            .cause(e.to_string())
-            .seen(shown, "its header"),
+        Err(e) => {
+            let (title, cause, seen) = match e {
+                Error::Truncated(_) => (
+                    "the model's file is not whole",
+                    "A download that was interrupted looks like that: fetch it again",
+                    "cut",
+                ),
+                Error::MissingPart(_) => (
+                    "a part of the model is missing",
+                    "All parts belong in one folder, under the names that they were given",
+                    "one part of several",
+                ),
+                _ => ("the file is no model that hosts take", "Fetch one that is", "its header"),
+            };
+            let finding = Finding::fail(ID, title)
+                .cause(format!("{e}. {cause}; $URL is its address."))
+                .seen(shown, seen);
+            fetched(finding, model, e)
+        }
+    }
+}
+
+/// The file from where it came: its rest, a part, or one in its place.
+fn fetched(finding: Finding, model: &Model, e: &Error) -> Finding {
+    let whole = |file: &str| format!("curl -fL -o {file} \"$URL\"");
+    match e {
+        Error::Truncated(_) => finding.fix(
+            format!("curl -fL -C - -o {} \"$URL\"", model.word()),
+            Model::ask(&model.word(), ID),
+            "none needed: what is there is only added to",
+        ),
+        Error::MissingPart(why) => match why.strip_suffix(" is not there") {
+            Some(part) => {
+                let part = quoted(part);
+                finding.fix(whole(&part), Model::ask(&model.word(), ID), format!("rm {part}"))
+            }
+            // The name that it is given there is the right one.
+            None => finding.fix(
+                "curl -fLO \"$URL\"",
+                Model::ask("\"${URL##*/}\"", ID),
+                "rm \"${URL##*/}\"",
+            ),
+        },
+        _ => {
+            let new = model.beside("-new.gguf");
+            finding.fix(whole(&new), Model::ask(&new, ID), format!("rm {new}"))
+        }
     }
 }

@@ -1,4 +1,5 @@
 use super::super::finding::Finding;
+use super::super::model::Model;
 use super::super::{About, Case, Check};
 use crate::forecast::Soc;
 use std::collections::BTreeSet;
@@ -31,12 +32,13 @@ fn run(case: &Case) -> Finding {
         .filter(|t| t.dims >= 2 && !["f16", "f32"].contains(&t.dtype.name().as_str()))
         .map(|t| t.dtype.name())
         .collect();
+    let unfit_is_empty = unfit.is_empty();
     let set = model.settings.knobs.wanted.int8.is_some();
-    let wants = match (unfit.is_empty(), set) {
+    let wants = match (unfit_is_empty, set) {
         (false, _) => {
             let names: Vec<String> = unfit.into_iter().collect();
             format!(
-                "An RK3576 takes F16 files alone, with ROCKET_INT8=1; this one has {}.",
+                "An RK3576 takes F16 files alone, with ROCKET_INT8=1; this one has {}. $URL is the address of such a file.",
                 names.join(", ")
             )
         }
@@ -47,7 +49,25 @@ fn run(case: &Case) -> Finding {
             "The file is F16 and ROCKET_INT8=1 is set, as an RK3576 needs it.".to_owned()
         }
     };
-    Finding::warn(ID, "on an RK3576 it all stays on the CPU")
+    let words = "on an RK3576 it all stays on the CPU";
+    // Nothing is left to do where all is as that part needs it.
+    let ready = unfit_is_empty && set;
+    let finding = if ready { Finding::note(ID, words) } else { Finding::warn(ID, words) };
+    let finding = finding
         .cause(format!("{wants} This version has no route on that part yet."))
-        .seen("ROCKET_INT8", if set { "1" } else { "unset" })
+        .seen("ROCKET_INT8", if set { "1" } else { "unset" });
+    let verify = |file: &str| Model::ask(file, ID);
+    let switch = "export ROCKET_INT8=1";
+    match (ready, unfit_is_empty) {
+        (true, _) => finding,
+        (_, true) => finding.fix(switch, verify(&model.word()), "unset ROCKET_INT8"),
+        (_, false) => {
+            let file = model.beside("-f16.gguf");
+            finding.fix(
+                format!("curl -fL -o {file} \"$URL\" && {switch}"),
+                verify(&file),
+                format!("rm {file}; unset ROCKET_INT8"),
+            )
+        }
+    }
 }

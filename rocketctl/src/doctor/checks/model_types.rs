@@ -1,5 +1,7 @@
 use super::super::finding::Finding;
+use super::super::remedy::{BUILT, host_without};
 use super::super::{About, Case, Check};
+use super::host_repack::{self, OPTION};
 use crate::model::Format;
 use std::collections::BTreeSet;
 
@@ -12,7 +14,7 @@ pub const CHECK: Check = Check {
               packs depends on the CPU; on these boards Q4_0, Q8_0, IQ4_NL, MXFP4 and Q4_K to Q6_K. llama.cpp's \
               programs leave them plain with -nr (llama-bench: --repack 0); whisper.cpp has no such switch. F16, BF16 \
               and F32 are never packed.",
-    after: &["model.format"],
+    after: &["model.format", "host.repack"],
     about: About::Model,
     required: false,
     run,
@@ -27,9 +29,13 @@ fn run(case: &Case) -> Finding {
     let unknown: BTreeSet<String> =
         header.tensors.iter().filter(|t| !t.dtype.is_known()).map(|t| t.dtype.name()).collect();
     let (usual, plain) = (model.forecast(header, |_| {}), model.plain(header));
-    if usual.repacked > 0 && plain.share() > usual.share() {
-        let (n, all) =
-            (usual.repacked, header.tensors.iter().filter(|t| t.dtype.is_quantized()).count());
+    let kept = usual.repacked > 0 && plain.share() > usual.share();
+    if kept && host_repack::warns(case) {
+        // The host is what does it.
+        return Finding::skipped(ID, host_repack::CHECK.id);
+    }
+    if kept && !host_repack::leaves(case) {
+        let (n, all) = model.packed(header);
         let found = Finding::warn(ID, "hosts keep these quantized weights from the NPU").seen(
             model.path.display().to_string(),
             format!("{n} of {all} quantized weights are of types that are packed"),
@@ -41,9 +47,15 @@ fn run(case: &Case) -> Finding {
             plain.share()
         );
         return match header.format {
-            Format::Whisper => found.cause(format!(
-                "{cause} whisper.cpp has no switch against it: use the F16 file of this model, or Q5_0."
-            )),
+            Format::Whisper => {
+                let found = found.cause(format!(
+                    "{cause} whisper.cpp has no switch against it: use the F16 file of this model, or Q5_0, or a \
+                     host that is built without it."
+                ));
+                let verify =
+                    format!("rocketctl doctor --host {BUILT} --model {} --only {ID}", model.word());
+                host_without(found, OPTION, verify)
+            }
             Format::Gguf(_) => found.cause(cause).fix(
                 model.command(header),
                 model.verify(" --repack off"),

@@ -1,4 +1,6 @@
 use super::super::finding::Finding;
+use super::super::named::VARIABLE;
+use super::super::remedy::{other_plugin, set};
 use super::super::{About, Case, Check};
 use crate::elf::Text;
 use rocket_runtime::board::Reading;
@@ -31,17 +33,14 @@ fn run(case: &Case) -> Finding {
     if let Some((level, flag)) =
         levels.iter().find(|(level, flag)| elf.features.contains(level) && !has(flag))
     {
-        return Finding::fail(
+        let finding = Finding::fail(
             ID,
             format!("the plugin is built for {level}, this processor is not one"),
-        )
-        .cause("The first such instruction ends the host with SIGILL.")
-        .seen("/proc/cpuinfo", format!("no {flag}"))
-        .fix(
-            "cargo build --release -p ggml-rocket",
-            plugin.verify(ID),
-            "cargo clean --release -p ggml-rocket",
         );
+        let finding = finding
+            .cause("The first such instruction ends the host with SIGILL.")
+            .seen("/proc/cpuinfo", format!("no {flag}"));
+        return other_plugin(finding, plugin, None, ID);
     }
     if elf.has(Text::Ours) && elf.exports("ggml_backend_score") {
         let lacks =
@@ -50,7 +49,12 @@ fn run(case: &Case) -> Finding {
             false => Finding::ok(ID, "built for any processor of its kind, and asks first"),
             true => Finding::fail(ID, "this processor has no Advanced SIMD")
                 .cause("The plugin says so to the host, which goes on without it.")
-                .seen("/proc/cpuinfo", flags.join(" ")),
+                .seen("/proc/cpuinfo", flags.join(" "))
+                .fix(
+                    format!("unset {VARIABLE}"),
+                    format!("test -z \"${{{VARIABLE}-}}\""),
+                    set(&plugin.given),
+                ),
         };
     }
     match elf.features.iter().find(|f| f.starts_with("x86-64-v")) {

@@ -1,4 +1,5 @@
 use super::super::finding::Finding;
+use super::super::remedy::other_plugin;
 use super::super::{About, Case, Check};
 use crate::elf::{Class, Elf, Kind, machine_name};
 use rocket_runtime::board::{Absent, Why};
@@ -25,18 +26,16 @@ fn run(case: &Case) -> Finding {
     let elf = match file {
         Ok(elf) => elf,
         Err(Absent { why: Why::Malformed(what), .. }) if !what.starts_with("is longer") => {
-            return Finding::fail(ID, "the plugin is no library")
+            let finding = Finding::fail(ID, "the plugin is no library")
                 .cause("The loader refuses it.")
                 .seen(path, what.clone());
+            return other_plugin(finding, plugin, named.host.as_ref(), ID);
         }
         Err(absent) => return Finding::unread(ID, "what the plugin is", absent),
     };
     let wrong = |title: String, cause: &str| {
-        Finding::fail(ID, title).cause(cause).seen(path, words(elf)).fix(
-            "cargo build --release -p ggml-rocket",
-            plugin.verify(ID),
-            "cargo clean --release -p ggml-rocket",
-        )
+        let finding = Finding::fail(ID, title).cause(cause).seen(path, words(elf));
+        other_plugin(finding, plugin, named.host.as_ref(), ID)
     };
     let machine = machine_name(elf.machine);
     if elf.class == Class::Bits32 {

@@ -1,6 +1,6 @@
 use super::super::finding::Finding;
 use super::super::host::Object;
-use super::super::plugin::Plugin;
+use super::super::remedy::other_plugin;
 use super::super::{About, Case, Check};
 use crate::elf::Elf;
 
@@ -55,7 +55,7 @@ fn run(case: &Case) -> Finding {
     let unseen: Vec<&str> =
         needs.iter().map(|(_, name)| name.as_str()).filter(|n| found(n).is_none()).collect();
     match (lacks.is_empty(), unseen.first()) {
-        (false, _) => lacking(plugin, path, &lacks),
+        (false, _) => other_plugin(lacking(path, &lacks), plugin, named.host.as_ref(), ID),
         (true, Some(name)) => Finding::unknown(
             ID,
             "whether this system has the versions that it needs",
@@ -80,7 +80,7 @@ fn asking<'a>(elf: &'a Elf, version: &str) -> Vec<&'a str> {
     elf.imports.iter().filter(|i| of_version(&i.version)).map(|i| i.name.as_str()).collect()
 }
 
-fn lacking(plugin: &Plugin, path: &str, lacks: &[Lack]) -> Finding {
+fn lacking(path: &str, lacks: &[Lack]) -> Finding {
     // One is named: glibc's newest, else the first.
     let glibc = newest(lacks.iter().map(|l| l.version).filter(|v| v.starts_with(GLIBC)));
     let main = lacks.iter().find(|l| Some(l.version) == glibc).unwrap_or(&lacks[0]);
@@ -90,8 +90,8 @@ fn lacking(plugin: &Plugin, path: &str, lacks: &[Lack]) -> Finding {
     let here = newest(of_family.filter(|v| v.starts_with(&family)));
     let mut finding = Finding::fail(ID, format!("the plugin needs {most}"))
         .cause(format!(
-            "It was built on a newer system. This one's {} goes up to {}, so the loader refuses the file. A build on \
-             this system fits it, and scripts/build-aarch64 makes one for glibc 2.34 and newer.",
+            "It was built on a newer system. This one's {} goes up to {}, so the loader refuses the file. The \
+             portable build is for glibc 2.34 and newer; one that is made on this system fits it in any case.",
             library.name(),
             here.unwrap_or("no version of that kind")
         ))
@@ -104,11 +104,7 @@ fn lacking(plugin: &Plugin, path: &str, lacks: &[Lack]) -> Finding {
         };
         finding = finding.seen(format!("{path}, {}", lack.version), symbols);
     }
-    finding.fix(
-        "cargo build --release -p ggml-rocket",
-        plugin.verify(ID),
-        "cargo clean --release -p ggml-rocket",
-    )
+    finding
 }
 
 /// The newest of versions such as `GLIBC_2.9` and `GLIBC_2.34`, of those that are numbers.

@@ -1,4 +1,4 @@
-use super::super::finding::Finding;
+use super::super::finding::{Finding, Fix, word};
 use super::super::{About, Case, Check};
 
 const ID: &str = "plugin.knobs";
@@ -36,21 +36,48 @@ fn run(case: &Case) -> Finding {
     )
     .cause("The plugin says the same when it is loaded, and goes on without them.")
     .seen("environment", set);
-    for word in words {
-        finding = finding.seen("settings", word.clone());
+    for said in words {
+        finding = finding.seen("settings", said.clone());
     }
-    // A misspelled name: the right one with the same value.
-    for (name, value) in case.environment.iter().flatten() {
-        let said = words.iter().find(|w| w.starts_with(&format!("{name} is not known")));
-        let meant = said.and_then(|w| w.split("did you mean ").nth(1));
-        if let Some(meant) = meant.map(|m| m.trim_end_matches('?')) {
-            let value = super::super::plugin::quoted(value);
-            finding = finding.fix(
+    words.iter().fold(finding, |finding, said| match mended(case, said) {
+        // Several words may be about one of them.
+        Some(fix) if finding.fix.iter().all(|f| f.run != fix.run) => {
+            finding.fix(fix.run, fix.verify, fix.undo)
+        }
+        _ => finding,
+    })
+}
+
+/// What the plugin takes for "no file".
+const NO_FILE: &str = "export ROCKET_CONFIG=none";
+
+/// What mends one: a misspelled name is set right with its value, a value that is none gives way to the default, and
+/// a file that has something wrong in it is left out.
+fn mended(case: &Case, said: &str) -> Option<Fix> {
+    let fix =
+        |run: String, verify: &str, undo: String| Some(Fix { run, verify: verify.into(), undo });
+    let environment = case.environment.as_ref().ok()?;
+    let about = |name: &str| {
+        said.strip_prefix(name).is_some_and(|r| r.starts_with([' ', '=']) && !r.contains(" (/"))
+    };
+    if let Some((name, value)) = environment.iter().find(|(name, _)| about(name)) {
+        let value = word(value);
+        let meant = said.split("did you mean ").nth(1).map(|m| m.trim_end_matches('?'));
+        let meant = meant.filter(|_| said.contains(" is not known"));
+        return match meant {
+            Some(meant) => fix(
                 format!("unset {name}; export {meant}={value}"),
                 "rocketctl doctor --only plugin.knobs",
                 format!("unset {meant}; export {name}={value}"),
-            );
-        }
+            ),
+            None => {
+                fix(format!("unset {name}"), "rocketctl knobs", format!("export {name}={value}"))
+            }
+        };
     }
-    finding
+    let undo = match environment.get("ROCKET_CONFIG") {
+        Some(path) => format!("export ROCKET_CONFIG={}", word(path)),
+        None => "unset ROCKET_CONFIG".to_owned(),
+    };
+    fix(NO_FILE.to_owned(), "rocketctl knobs", undo)
 }

@@ -1,6 +1,7 @@
 use super::super::finding::Finding;
 use super::super::named::VARIABLE;
-use super::super::plugin::{Origin, Place, Plugin, quoted};
+use super::super::plugin::{Origin, Place, Plugin};
+use super::super::remedy::{back, installed_plugin, set};
 use super::super::{About, Case, Check};
 
 const ID: &str = "plugin.path";
@@ -21,9 +22,10 @@ fn run(case: &Case) -> Finding {
         return Finding::unknown(ID, "the plugin's file", "no plugin was named");
     };
     if plugin.given.is_empty() {
-        return Finding::warn(ID, format!("{VARIABLE} is empty, which counts as not set"))
+        let finding = Finding::warn(ID, format!("{VARIABLE} is empty, which counts as not set"))
             .cause("A host that is started from here loads no plugin.")
-            .seen(VARIABLE, "''");
+            .seen(name(plugin), "''");
+        return installed_plugin(finding, plugin, VERIFY);
     }
     match &plugin.place {
         // On a command line a relative name is an ordinary one.
@@ -40,17 +42,25 @@ fn run(case: &Case) -> Finding {
             .seen(name(plugin), format!("'{}'", plugin.given.escape_debug()))
             .seen(path.clone(), "is there")
             .fix(set(path), VERIFY, back(plugin)),
-        Place::Bare => Finding::fail(ID, "the plugin's name has no folder")
-            .cause("The loader looks for it among the system's libraries alone. Give the whole path.")
-            .seen(name(plugin), plugin.given.clone()),
-        Place::Missing => Finding::fail(ID, "there is no such plugin")
-            .cause("Hosts go on without it, and without the NPU.")
-            .seen(name(plugin), format!("'{}'", plugin.given.escape_debug())),
+        Place::Bare => {
+            let finding = Finding::fail(ID, "the plugin's name has no folder")
+                .cause("The loader looks for it among the system's libraries alone. Give the whole path.")
+                .seen(name(plugin), plugin.given.clone());
+            installed_plugin(finding, plugin, VERIFY)
+        }
+        Place::Missing => {
+            let finding = Finding::fail(ID, "there is no such plugin")
+                .cause("Hosts go on without it, and without the NPU.")
+                .seen(name(plugin), format!("'{}'", plugin.given.escape_debug()));
+            installed_plugin(finding, plugin, VERIFY)
+        }
         Place::Unseen(absent) => Finding::unread(ID, "whether the plugin is there", absent),
     }
 }
 
 const VERIFY: &str = "rocketctl doctor --only plugin.path";
+/// Most plugins of a folder that are offered.
+const MOST: usize = 3;
 
 fn name(plugin: &Plugin) -> &'static str {
     match plugin.origin {
@@ -59,24 +69,19 @@ fn name(plugin: &Plugin) -> &'static str {
     }
 }
 
-fn back(plugin: &Plugin) -> String {
-    match plugin.origin {
-        Origin::Option => format!("unset {VARIABLE}"),
-        Origin::Variable => set(&plugin.given),
-    }
-}
-
-fn set(path: &str) -> String {
-    format!("export {VARIABLE}={}", quoted(path))
-}
-
 fn folder(plugin: &Plugin, path: &str, inside: &[String]) -> Finding {
     let found = Finding::fail(ID, "the plugin's name must be the file, and is a folder")
         .cause("Hosts open what it names as a library. They look into no folder for it.")
         .seen(name(plugin), path);
     match inside {
+        [] => installed_plugin(found.seen(path, "holds no plugin"), plugin, VERIFY),
         [one] => found.fix(set(one), VERIFY, back(plugin)),
-        [] => found.seen(path, "holds no plugin"),
-        many => found.seen("plugins in it", many.join(", ")),
+        many => {
+            let mut likely: Vec<&String> = many.iter().collect();
+            likely.sort_by_key(|p| !p.contains("rocket"));
+            let found = found.seen("plugins in it", many.join(", "));
+            let each = |f: Finding, one: &&String| f.fix(set(one), VERIFY, back(plugin));
+            likely.iter().take(MOST).fold(found, each)
+        }
     }
 }

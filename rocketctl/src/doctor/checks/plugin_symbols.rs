@@ -1,6 +1,6 @@
 use super::super::finding::Finding;
 use super::super::host::{Host, Object};
-use super::super::plugin::quoted;
+use super::super::remedy::other_plugin;
 use super::super::{About, Case, Check};
 use crate::elf::Elf;
 
@@ -20,8 +20,8 @@ pub const CHECK: Check = Check {
 
 fn run(case: &Case) -> Finding {
     let named = &case.named;
-    let plugin = named.plugin.as_ref().and_then(|p| Some((p.path()?, p.elf()?)));
-    let Some((path, elf)) = plugin else {
+    let plugin = named.plugin.as_ref().and_then(|p| Some((p, p.path()?, p.elf()?)));
+    let Some((plugin, path, elf)) = plugin else {
         return Finding::unknown(ID, "what it takes from elsewhere", "the file cannot be read");
     };
     let host = named.host.as_ref();
@@ -36,18 +36,20 @@ fn run(case: &Case) -> Finding {
         Some(h) => h.libraries.objects.iter().any(|o| o.elf.soname.as_deref() == Some(name)),
     };
     if let Some((name, by)) = named.libraries.missing.iter().find(|(n, _)| !brought(n)) {
-        return Finding::fail(ID, format!("the plugin needs {name}, which is not here"))
+        let finding = Finding::fail(ID, format!("the plugin needs {name}, which is not here"))
             .cause("The loader refuses a file whose libraries it does not find.")
             .seen(path, format!("{by} needs {name}"));
+        return other_plugin(finding, plugin, host, ID);
     }
     let copy = named.libraries.named("libggml-base");
     if let (Some(copy), Some(base)) = (copy, host.and_then(|h| h.base()))
         && copy.elf.soname != base.elf.soname
     {
-        return Finding::warn(ID, "the plugin brings a second libggml-base")
+        let finding = Finding::warn(ID, "the plugin brings a second libggml-base")
             .cause("Two copies do not know each other's buffers and log: weights are refused, lines are lost.")
             .seen(base.path.clone(), "the host's")
             .seen(copy.path.clone(), "the plugin's");
+        return other_plugin(finding, plugin, host, ID);
     }
     let missing: Vec<&str> = elf
         .imports
@@ -79,24 +81,11 @@ fn run(case: &Case) -> Finding {
         1 => String::new(),
         n => format!(", and {} more are", n - 1),
     };
-    Finding::fail(ID, format!("{first} is not found{more}"))
+    let finding = Finding::fail(ID, format!("{first} is not found{more}"))
         .cause(cause)
         .seen(path, missing[..missing.len().min(6)].join(", "))
-        .seen("normally in", place.unwrap_or_else(|| "not known".into()))
-        .fix(
-            "cargo build --release -p ggml-rocket",
-            verify(case, path),
-            "cargo clean --release -p ggml-rocket",
-        )
-}
-
-fn verify(case: &Case, path: &str) -> String {
-    let host = case.named.host.as_ref().map(|h| format!(" --host {}", quoted(&h.path)));
-    format!(
-        "rocketctl doctor --plugin {}{} --only plugin.symbols",
-        quoted(path),
-        host.unwrap_or_default()
-    )
+        .seen("normally in", place.unwrap_or_else(|| "not known".into()));
+    other_plugin(finding, plugin, host, ID)
 }
 
 /// Whether a plugin sees it: in the program, or in what is loaded along with the program. A folder has no program;

@@ -137,6 +137,14 @@ fn a_plugin_of_a_newer_system() {
         assert!(words(&f).contains(word), "{word}: {f:?}");
     }
     assert!(!words(&f).contains("memcpy"), "what is there is not named: {f:?}");
+    // The portable build, not a newer libc, and the check of what was installed.
+    assert_eq!(f.fix[0].run, "sudo rocketctl setup --plugin ./libggml-rocket.so");
+    let installed = "/usr/local/lib/ggml-rocket/libggml-rocket.so";
+    assert_eq!(
+        f.fix[0].verify,
+        format!("rocketctl doctor --plugin {installed} --only plugin.glibc")
+    );
+    assert_eq!(f.fix[0].undo, "sudo rocketctl setup --undo");
     // 2.9 is older than 2.34, whatever the letters say.
     let old = floor(&[("GLIBC_2.34", "dlopen"), ("GLIBC_2.17", "memcpy")], "GLIBC_2.9");
     assert_eq!(old.finding("plugin.glibc").title, "it needs GLIBC_2.34 at most, which is here");
@@ -181,6 +189,10 @@ fn names_that_hosts_do_not_find() {
         ("/opt/npu/libggml-rocke.so", None),
         ("libggml-rocket.so", None),
     ] {
+        // What cannot be guessed is installed anew.
+        let anew = "sudo rocketctl setup --plugin ./libggml-rocket.so && export \
+                    GGML_BACKEND_PATH=/usr/local/lib/ggml-rocket/libggml-rocket.so";
+        let fix = fix.or(Some(anew));
         let system = plain().variable(&format!("GGML_BACKEND_PATH={value}"));
         assert_eq!(system.wrong(), ["fail plugin.path"], "{value}");
         let f = system.finding("plugin.path");
@@ -189,17 +201,25 @@ fn names_that_hosts_do_not_find() {
     }
     let folder = plain().variable("GGML_BACKEND_PATH=/opt/npu").finding("plugin.path");
     assert!(folder.title.contains("must be the file"), "{folder:?}");
-    // Two candidates, and none: no guess. The host's own CPU backend is none.
+    // Of two candidates each is offered, this suite's first. The host's own CPU backend is none.
     let two = plain().variable("GGML_BACKEND_PATH=/opt/npu");
-    library(&two.at("opt/npu/other.so"), "x", PLUGIN, &[]);
+    library(&two.at("opt/npu/an other's.so"), "x", PLUGIN, &[]);
     let f = two.finding("plugin.path");
-    assert!(f.fix.is_empty() && words(&f).contains("other.so"), "{f:?}");
+    let runs: Vec<&str> = f.fix.iter().map(|f| f.run.as_str()).collect();
+    assert_eq!(runs, [right, r"export GGML_BACKEND_PATH='/opt/npu/an other'\''s.so'"]);
     let cpu = plain().variable("GGML_BACKEND_PATH=/opt/npu");
     library(&cpu.at("opt/npu/libggml-cpu.so"), "x", PLUGIN, &[]);
     library(&cpu.at("opt/npu/libggml-base.so"), "x", "void ggml_init(void) {}", &[]);
     assert_eq!(cpu.finding("plugin.path").fix[0].run, right);
     let none = System::new().variable("GGML_BACKEND_PATH=/proc").finding("plugin.path");
-    assert!(none.fix.is_empty() && words(&none).contains("holds no plugin"), "{none:?}");
+    assert!(words(&none).contains("holds no plugin"), "{none:?}");
+    // The one that a package has put in its place is not installed again.
+    let packaged = System::new().variable("GGML_BACKEND_PATH=/proc");
+    let there = "usr/lib/ggml-rocket/libggml-rocket.so";
+    library(&packaged.at(there), "x", PLUGIN, &[]);
+    let fix = &packaged.finding("plugin.path").fix[0];
+    assert_eq!(fix.run, format!("export GGML_BACKEND_PATH=/{there}"));
+    assert_eq!(fix.undo, "export GGML_BACKEND_PATH=/proc");
     let good = plain().variable("GGML_BACKEND_PATH=/opt/npu/libggml-rocket.so");
     assert_eq!(good.finding("plugin.path").status, Status::Ok);
     let relative = plain().variable("GGML_BACKEND_PATH=opt/npu/libggml-rocket.so");
@@ -515,6 +535,68 @@ fn hosts_that_repack() {
     assert_eq!(kleidi.system("/llama-cli").finding("host.repack").status, Status::Note);
 }
 
+/// A16: host and model in one finding, which has the cause; the switch is the one that this host has.
+#[test]
+fn hosts_that_repack_this_model() {
+    let packs = "const char name[] = \"CPU_REPACK\\0REPACK\"; ";
+    let recipe = |cpu: &str, text| Recipe { cpu: cpu.to_owned(), text, ..Recipe::new() };
+    let (q5_0, q8_0, q4_k, q6_k) = (6, 8, 12, 14);
+    let with = |mut system: System, model: &crate::model::write::Gguf| {
+        let system_board = system.board.set("proc/sys/kernel/arch", "aarch64");
+        let dir = system_board.0.path().join("a model");
+        std::fs::create_dir_all(&dir).unwrap();
+        model.write(&dir.join("m.gguf"));
+        system.options.model = Some(dir.join("m.gguf"));
+        System { board: system_board, options: system.options }
+    };
+    // What warns of host and model together.
+    let warned = |system: &System| -> Vec<String> {
+        let all = super::wrong(&system.ask());
+        let of_both = |w: &String| w.contains(" host.") || w.contains(" model.");
+        all.into_iter().filter(of_both).collect()
+    };
+    let llama = |kinds: &[u32]| crate::model::write::llama(4, kinds);
+    for kinds in [&[q4_k, q6_k][..], &[q8_0]] {
+        let host = recipe(packs, "--no-repack LLAMA_ARG_REPACK").system("/llama-cli");
+        let system = with(host, &llama(kinds));
+        assert_eq!(warned(&system), ["warn host.repack"]);
+        let f = system.finding("host.repack");
+        assert_eq!(f.title, "97 % of quantized weights never reach the NPU", "29 of 30");
+        assert!(f.evidence.iter().any(|e| e.path == "/opt/host/libggml-cpu.so"), "{f:?}");
+        assert_eq!(f.fix[0].run, "export LLAMA_ARG_REPACK=0");
+        let verify = &f.fix[0].verify;
+        assert!(verify.contains("--host /opt/host/llama-cli --model '"), "{verify}");
+        assert!(verify.ends_with("m.gguf' --repack off"), "{verify}");
+        let run = &f.fix[1].run;
+        assert!(
+            run.starts_with("/opt/host/llama-cli -m '") && run.ends_with(" --no-repack"),
+            "{run}"
+        );
+        assert_eq!(system.finding("model.types").because, Some("host.repack"));
+        // The switch thrown: nothing is left to say of either.
+        let off = system.variable("LLAMA_ARG_REPACK=0");
+        assert_eq!(warned(&off), [""; 0]);
+        assert_eq!(off.finding("model.types").status, Status::Ok);
+    }
+    // Only the flag, and no switch at all.
+    let flag = with(recipe(packs, "--no-repack").system("/llama-cli"), &llama(&[q8_0]));
+    let f = flag.finding("host.repack");
+    assert!(f.fix.len() == 1 && f.fix[0].run.ends_with("--no-repack"), "{f:?}");
+    let none = with(recipe(packs, "").system("/llama-cli"), &llama(&[q8_0]));
+    let f = none.finding("host.repack");
+    assert_eq!(f.fix[0].run, "cmake -B build -DGGML_CPU_REPACK=OFF && cmake --build build");
+    // A model of which nothing is packed, and a host that packs nothing.
+    let plain = with(recipe(packs, "--no-repack").system("/llama-cli"), &llama(&[q5_0]));
+    assert_eq!(warned(&plain), ["note host.repack"]);
+    let keeps = recipe(&functions(&["ggml_cpu_x"]), "").system("/llama-cli");
+    assert_eq!(warned(&with(keeps, &llama(&[q8_0]))), [""; 0]);
+    // A host that hears of no plugin has that as its one finding.
+    let deaf = Recipe { dl: false, cpu: packs.to_owned(), text: "--no-repack", ..Recipe::new() };
+    let deaf = with(deaf.system("/llama-cli"), &llama(&[q8_0]));
+    assert_eq!(warned(&deaf), ["fail host.dynamic"]);
+    assert_eq!(deaf.finding("model.types").because, Some("host.dynamic"));
+}
+
 #[test]
 fn other_accelerators() {
     let with = |name: &str| {
@@ -529,6 +611,17 @@ fn other_accelerators() {
     let blas = with("blas").finding("host.rival");
     assert_eq!(blas.status, Status::Warn);
     assert!(blas.fix[0].run.starts_with("sudo mv /opt/host/libggml-blas.so "), "{blas:?}");
+    // One that is linked in is built out.
+    let linked = Recipe::new().system("/llama-cli");
+    let at = |n: &str| linked.at(&format!("opt/host/{n}")).to_str().unwrap().to_owned();
+    library(&linked.at("opt/host/libggml-blas.so.0"), "libggml-blas.so.0", PLUGIN, &[]);
+    let main = format!("int main(void) {{ return 0; }} {}", calls(&["ggml_backend_load_all"]));
+    let libraries = [at("libggml.so"), at("libggml-base.so"), at("libggml-blas.so.0")];
+    let mut options = vec!["-Wl,--no-as-needed", "-Wl,-e,main", "-Wl,-rpath,$ORIGIN"];
+    options.extend(libraries.iter().map(String::as_str));
+    compile(&linked.at("opt/host/llama-cli"), &main, &options);
+    let f = linked.finding("host.rival");
+    assert_eq!(f.fix[0].run, "cmake -B build -DGGML_BLAS=OFF && cmake --build build", "{f:?}");
     for name in ["rpc", "rocket", "cpu-haswell"] {
         assert_eq!(with(name).finding("host.rival").status, Status::Ok, "{name}");
     }
@@ -582,7 +675,13 @@ fn settings() {
     let file = system.finding("plugin.knobs");
     assert!(file.status == Status::Warn && words(&file).contains("min_n"), "of the tree: {file:?}");
     let two = f("ROCKET_MIN_N=64\nROCKET_XYZZY=1");
-    assert!(two.title.starts_with("2 settings") && two.fix.len() == 1, "{two:?}");
+    assert!(two.title.starts_with("2 settings") && two.fix.len() == 2, "{two:?}");
+    assert_eq!(two.fix[1].run, "unset ROCKET_XYZZY");
+    assert_eq!(
+        (&*odd.fix[0].run, &*odd.fix[0].undo),
+        ("unset ROCKET_MIN_M", "export ROCKET_MIN_M=many")
+    );
+    assert_eq!(file.fix[0].run, "export ROCKET_CONFIG=none", "{file:?}");
 }
 
 /// What processors are asked for.

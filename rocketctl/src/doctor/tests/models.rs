@@ -100,6 +100,8 @@ fn what_is_no_model_is_said_once() {
         let all = case.bytes(&file);
         let first = one(&all, "model.format");
         assert!(first.status == Status::Fail && first.cause.contains(word), "{what}: {first:?}");
+        let resumes = first.fix[0].run.starts_with("curl -fL -C - -o ");
+        assert_eq!(resumes, word != "no model" && word != "GGUF 1", "{what}: {first:?}");
         let rest = all.iter().filter(|f| f.id != "model.format");
         assert!(
             rest.clone().count() == 5
@@ -156,7 +158,9 @@ fn whisper_files_are_judged_by_their_encoder() {
     assert!(one(&well, "model.ubatch").title.contains("1500 positions"));
     let packed = one(&case.bytes(&speech(Q8_0)), "model.types");
     assert!(
-        packed.status == Status::Warn && packed.fix.is_empty() && packed.cause.contains("F16"),
+        packed.status == Status::Warn
+            && packed.fix[0].run.contains("GGML_CPU_REPACK=OFF")
+            && packed.cause.contains("F16"),
         "{packed:?}"
     );
     assert_eq!(one(&case.bytes(&speech(Q5_0)), "model.types").status, Status::Ok);
@@ -220,7 +224,11 @@ fn what_does_not_fit_is_said() {
     assert!(much.status == Status::Warn && much.cause.contains("reserve"), "{much:?}");
     let file = fit(4400, 48);
     assert!(file.status == Status::Warn && file.title.contains("no memory"), "{file:?}");
-    assert_eq!(fit(2048, 48).status, Status::Fail);
+    let large = fit(2048, 48);
+    assert_eq!(large.status, Status::Fail);
+    let fix = &large.fix[0];
+    assert!(fix.run.starts_with("llama-quantize ") && fix.run.ends_with(" Q4_K_M"), "{fix:?}");
+    assert!(fix.verify.contains("-q4_k_m.gguf ") && fix.undo.starts_with("rm "), "{fix:?}");
     // Streamed weights want large micro-batches.
     let Case(board, dir) = Case::with(4864);
     let case = Case(board, dir);
@@ -246,6 +254,8 @@ fn an_rk3576_has_its_own_rules() {
     );
     let f = one(&board("").of(&llama(2, &[F16])), "model.rk3576");
     assert!(f.cause.contains("would have to be set"), "{f:?}");
+    assert_eq!(f.fix[0].run, "export ROCKET_INT8=1");
     let f = one(&board("ROCKET_INT8=1\n").of(&llama(2, &[F16])), "model.rk3576");
     assert!(f.cause.contains("is set") && f.evidence[0].value == "1", "{f:?}");
+    assert_eq!(f.status, Status::Note, "nothing is left to do");
 }

@@ -40,10 +40,9 @@ fn finding(report: &Report, f: &Finding) {
     assert_eq!(f.status == Status::Unknown, f.why.as_ref().is_some_and(|w| !w.is_empty()), "{f:?}");
     if f.needs_action() {
         assert!(!f.cause.is_empty(), "no cause: {f:?}");
-        // What mends a host or a plugin may be another file, which no command names.
-        let of_files = ["host.", "plugin.", "model.", "load."].iter().any(|p| f.id.starts_with(p));
-        assert!(of_files || !f.evidence.is_empty(), "nothing seen: {f:?}");
-        assert!(of_files || !f.fix.is_empty(), "nothing to do: {f:?}");
+        let whole = f.evidence.iter().any(|e| !e.path.is_empty() && !e.value.is_empty());
+        assert!(whole, "nothing seen: {f:?}");
+        assert!(!f.fix.is_empty(), "nothing to do: {f:?}");
     }
     if let Some(id) = f.because {
         let root = report.findings.iter().find(|r| r.id == id).unwrap();
