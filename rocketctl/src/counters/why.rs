@@ -1,13 +1,13 @@
 //! `rocketctl why`: which operations of a host ran on the NPU, which did not, and why.
 
 use super::{Choice, Counters, Process, read, state};
-use crate::doctor::{checks, finding::wrapped};
+use crate::doctor::finding::wrapped;
 use crate::ui::{Globals, print, print_json};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use ggml_rocket::exec::redo::REDOS;
-use ggml_rocket::route::{REASONS, reference::ENTRIES};
+use ggml_rocket::exec::redo::Redo;
+use ggml_rocket::route::{Reason, reference::ENTRIES};
 use rocket_runtime::telemetry::{Place, Row, Snapshot};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -156,7 +156,7 @@ fn line(r: &Row) -> Line<'_> {
         ns: (r.place != Place::Declined).then_some(r.ns),
         outcome: &r.outcome,
         meaning: meaning(r),
-        doctor: doctor(&r.outcome),
+        doctor: doctor(r),
         normal: is_normal(r),
     }
 }
@@ -166,37 +166,24 @@ fn meaning(r: &Row) -> Option<&'static str> {
     let name = r.outcome.as_str();
     match r.place {
         Place::Npu => ENTRIES.iter().find(|e| e.name == name).map(|e| e.how),
-        Place::Declined => REASONS.iter().find(|e| e.name() == name).map(|e| e.sentence()),
-        Place::Redone => REDOS.iter().find(|e| e.name() == name).map(|e| e.sentence()),
+        Place::Declined => Reason::named(name).map(Reason::sentence),
+        Place::Redone => Redo::named(name).map(Redo::sentence),
         Place::Other => Some("more kinds of rows than the table holds."),
     }
 }
 
-/// Reasons that somebody can do something about, with the doctor's check.
-const MENDED: &[(&str, &str)] = &[
-    ("no_engine", "access.node"),
-    ("weight_not_in_host_memory", "host.repack"),
-    ("weight_type", "model.types"),
-    ("experts_few_tokens", "model.ubatch"),
-    ("experts_few_rows", "model.ubatch"),
-    ("experts_little_work", "model.ubatch"),
-    ("experts_no_room", "model.fit"),
-    ("experts_not_resident", "model.fit"),
-    ("engine_error", "kernel.log"),
-    ("given_up", "kernel.log"),
-    ("mismatch", "kernel.log"),
-];
-
-fn doctor(outcome: &str) -> Option<&'static str> {
-    let (_, id) = MENDED.iter().find(|(reason, _)| *reason == outcome)?;
-    // A check that this version does not have would lead nowhere.
-    checks::ALL.iter().any(|c| c.id == *id).then_some(id)
+/// The doctor's check of a reason that somebody can do something about.
+fn doctor(r: &Row) -> Option<&'static str> {
+    match r.place {
+        Place::Declined => Reason::named(&r.outcome)?.mends(),
+        Place::Redone => Redo::named(&r.outcome)?.mends(),
+        Place::Npu | Place::Other => None,
+    }
 }
 
 /// On the NPU, or left to the CPU because that is faster.
 fn is_normal(r: &Row) -> bool {
-    let mended = MENDED.iter().any(|(reason, _)| *reason == r.outcome);
-    !mended && r.place != Place::Redone
+    r.place != Place::Redone && doctor(r).is_none()
 }
 
 fn text(found: &Counters, sort: Sort, globals: &Globals) -> String {
@@ -282,7 +269,7 @@ fn tables(s: &Snapshot, sort: Sort, globals: &Globals) -> String {
         for reason in reasons.into_iter().filter(|_| place != Place::Npu) {
             let Some(r) = rows.iter().find(|r| r.outcome == reason) else { continue };
             let words = meaning(r).unwrap_or("this version does not know the reason.");
-            let more = doctor(reason).map(|id| format!(" See: rocketctl doctor --only {id}"));
+            let more = doctor(r).map(|id| format!(" See: rocketctl doctor --only {id}"));
             out += &lines(&format!("{reason}: {words}{}", more.unwrap_or_default()), 2);
         }
     }
@@ -347,7 +334,10 @@ fn number(x: f64, digits: usize) -> String {
 mod tests {
     use super::super::tests::{ALL, tree, typical};
     use super::*;
+    use crate::doctor::checks;
     use crate::ui::Color;
+    use ggml_rocket::exec::redo::REDOS;
+    use ggml_rocket::route::REASONS;
     use rocket_runtime::telemetry::{Image, RowKey};
 
     fn globals(quiet: bool, color: Color) -> Globals {
@@ -394,14 +384,21 @@ mod tests {
         assert!(work.windows(2).all(|w| w[0].0 < w[1].0 || w[0].1 >= w[1].1), "{work:?}");
     }
 
-    /// Every reason that can be mended exists, and each declined one has words.
+    /// What a reason sends people to is a check that the doctor has; some are as they should be.
+    #[test]
+    fn reasons_lead_to_checks() {
+        let ids =
+            REASONS.iter().filter_map(|r| r.mends()).chain(REDOS.iter().filter_map(|r| r.mends()));
+        for id in ids {
+            assert!(checks::ALL.iter().any(|c| c.id == id), "{id}");
+        }
+        assert_eq!(Reason::TooFewRows.mends(), None);
+        assert_eq!(Reason::WeightNotInHostMemory.mends(), Some("host.repack"));
+    }
+
+    /// Each row has words, and what can be mended is told.
     #[test]
     fn reasons_are_the_plugins() {
-        for (reason, _) in MENDED {
-            let known = REASONS.iter().any(|r| r.name() == *reason)
-                || REDOS.iter().any(|r| r.name() == *reason);
-            assert!(known, "{reason}");
-        }
         let (dir, _writer) = tree(typical);
         let found = read(dir.path(), &ALL).unwrap();
         let json = serde_json::to_value(output(&found, Sort::Op, 0)).unwrap();
