@@ -1,3 +1,4 @@
+use super::source::Source;
 use super::*;
 
 fn states(dir: &Path) -> Vec<(String, State)> {

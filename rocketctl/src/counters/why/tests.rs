@@ -1,4 +1,5 @@
 use super::super::tests::{ALL, tree, typical};
+use super::text::number;
 use super::*;
 use crate::doctor::checks;
 use crate::ui::Color;
