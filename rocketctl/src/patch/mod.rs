@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use catalog::catalog;
 use clap::{Args, Subcommand};
 use rocket_runtime::board::{Facts, Root};
-use status::{Line, State, line, state, status, table};
+use status::{Line, line, status, table};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

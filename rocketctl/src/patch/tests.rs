@@ -1,4 +1,5 @@
 use super::source::Source;
+use super::status::{State, state};
 use super::*;
 
 fn states(dir: &Path) -> Vec<(String, State)> {

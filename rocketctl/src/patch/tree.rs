@@ -3,10 +3,10 @@
 #[cfg(test)]
 mod tests;
 
-use super::State;
 use super::catalog::Patch;
 use super::diff::{self, FileDiff};
 use super::source::Source;
+use super::status::{State, state};
 use crate::change::{Plan, Step};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -122,7 +122,7 @@ pub fn plan(tree: &Tree, series: &Series, catalog: &[Patch]) -> Result<Planned> 
     let source = Source::open(&tree.dir)?;
     let there = |id: &str| {
         let patch = catalog.iter().find(|p| p.id == id);
-        patch.is_some_and(|p| super::state(p, &source) == State::Applied)
+        patch.is_some_and(|p| state(p, &source) == State::Applied)
     };
     // A variant is mainline's own later change: where it fits it is missing, also if the series goes in without it.
     let bases = series.variants.iter().map(Some).chain(std::iter::once(None));
@@ -211,7 +211,7 @@ fn verify(tree: &Tree, planned: &Planned, catalog: &[Patch]) -> Result<()> {
     let source = Source::open(&tree.dir)?.with(&tree.dir, &planned.files);
     for id in &planned.applied {
         let patch = catalog.iter().find(|p| p.id == *id);
-        let state = patch.map(|p| super::state(p, &source));
+        let state = patch.map(|p| state(p, &source));
         if state.is_some_and(|s| s != State::Applied) {
             bail!("nothing was changed: with {id} the source would not have what it gives");
         }
