@@ -113,11 +113,7 @@ fn output(found: &Counters, sort: Sort, exit: u8) -> Output<'_> {
                 rows: sorted(&s.rows, sort).into_iter().map(line).collect(),
             })
             .collect(),
-        refused: found
-            .refused
-            .iter()
-            .map(|(p, why)| [p.display().to_string(), why.clone()])
-            .collect(),
+        refused: found.refused_in_words(),
         removed: found.removed.iter().map(|p| p.display().to_string()).collect(),
     }
 }
