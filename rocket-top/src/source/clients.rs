@@ -162,7 +162,7 @@ mod tests {
     fn clients_and_their_sum() {
         let info = |client: u32, ns: u32| {
             format!(
-                "drm-client-id: {client}\ndrm-engine-npu0: {ns} ns\ndrm-resident-memory: 4 KiB\n"
+                "drm-driver: rocket\ndrm-client-id: {client}\ndrm-engine-npu0: {ns} ns\ndrm-resident-memory: 4 KiB\n"
             )
         };
         let (one, two) = (info(1, 10), info(2, 5));
