@@ -1,6 +1,6 @@
-//! `rocketctl`: what an operator of a Rockchip NPU needs. So far: what is wrong with a board, the kernel's
-//! patches, and the simulated board.
-
+//! `rocketctl`: what an operator of a Rockchip NPU needs: what a board is and what is wrong with it, bringing it to
+//! work and back (driver, overlay, rules, clock, units), what a model would run on the NPU and what a host does run,
+//! whether the NPU computes rightly and how fast, and a simulated board for all of that.
 //!
 //! A library so that fuzz targets and other programs reach its parsers; [`main`] is the program.
 

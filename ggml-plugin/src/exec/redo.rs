@@ -1,7 +1,9 @@
-//! Why an accepted op was computed by the CPU after all: a stable name and a sentence each.
+//! Why an accepted op was computed by the CPU after all: a stable name, a sentence and who mends it.
 
 macro_rules! redos {
-    ($($variant:ident $name:literal $sentence:literal;)*) => {
+    (@mends) => { None };
+    (@mends $check:literal) => { Some($check) };
+    ($($variant:ident $name:literal $sentence:literal $(=> $check:literal)?;)*) => {
         /// Why the CPU did it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Redo { $(#[doc = $sentence] $variant,)* }
@@ -18,6 +20,16 @@ macro_rules! redos {
             /// For people.
             pub fn sentence(self) -> &'static str {
                 match self { $(Redo::$variant => $sentence,)* }
+            }
+
+            /// The check of `rocketctl doctor` that tells more, where one does. None of these is as it should be.
+            pub fn mends(self) -> Option<&'static str> {
+                match self { $(Redo::$variant => redos!(@mends $($check)?),)* }
+            }
+
+            /// The one with this name.
+            pub fn named(name: &str) -> Option<Redo> {
+                REDOS.iter().copied().find(|r| r.name() == name)
             }
         }
     };
@@ -39,17 +51,21 @@ redos! {
     ExpertsPacking "experts_packing"
         "the experts are still being packed for the NPU.";
     ExpertsNotResident "experts_not_resident"
-        "there was no room for the experts when they were to be packed.";
+        "there was no room for the experts when they were to be packed."
+        => "model.fit";
     ExpertOutOfRange "expert_out_of_range"
         "a token asks for an expert that does not exist.";
     EngineError "engine_error"
-        "the NPU job failed.";
+        "the NPU job failed."
+        => "kernel.log";
     EnginePanic "engine_panic"
         "a defect of this plugin was caught while it ran the job.";
     Mismatch "mismatch"
-        "the NPU's result differs from the CPU's beyond rounding.";
+        "the NPU's result differs from the CPU's beyond rounding."
+        => "kernel.log";
     GivenUp "given_up"
-        "the NPU is left alone after failures, until this process ends.";
+        "the NPU is left alone after failures, until this process ends."
+        => "kernel.log";
     Forked "forked"
         "the process was forked after the NPU was opened.";
     Overlap "overlap"

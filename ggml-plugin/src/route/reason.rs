@@ -1,9 +1,11 @@
-//! Why an op stays on the CPU: a stable name and a sentence each, in one table.
+//! Why an op stays on the CPU: a stable name, a sentence and who mends it, in one table.
 
 use serde::{Serialize, Serializer};
 
 macro_rules! reasons {
-    ($($variant:ident $name:literal $sentence:literal;)*) => {
+    (@mends) => { None };
+    (@mends $check:literal) => { Some($check) };
+    ($($variant:ident $name:literal $sentence:literal $(=> $check:literal)?;)*) => {
         /// Why an op was declined.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Reason { $(#[doc = $sentence] $variant,)* }
@@ -21,6 +23,17 @@ macro_rules! reasons {
             pub fn sentence(self) -> &'static str {
                 match self { $(Reason::$variant => $sentence,)* }
             }
+
+            /// The check of `rocketctl doctor` that tells how to mend it. Without one it is as it should be: the
+            /// CPU is faster, a setting asks for it, or no NPU does such an op.
+            pub fn mends(self) -> Option<&'static str> {
+                match self { $(Reason::$variant => reasons!(@mends $($check)?),)* }
+            }
+
+            /// The one with this name.
+            pub fn named(name: &str) -> Option<Reason> {
+                REASONS.iter().copied().find(|r| r.name() == name)
+            }
         }
     };
 }
@@ -29,15 +42,19 @@ reasons! {
     OpNotSupported "op_not_supported"
         "this operation has no NPU route.";
     NoEngine "no_engine"
-        "nothing in this process can run NPU jobs.";
+        "nothing in this process can run NPU jobs."
+        => "access.node";
     TooFewRows "too_few_rows"
         "fewer rows than ROCKET_MIN_M (ROCKET_MIN_M_QUANT for quantized weights): the CPU is faster.";
     KTooSmall "k_too_small"
-        "the inner dimension is below 64: not worth the transfer.";
+        "the inner dimension is below 64: not worth the transfer."
+        => "model.shapes";
     NTooSmall "n_too_small"
-        "the weight has fewer than 64 rows: not worth the transfer.";
+        "the weight has fewer than 64 rows: not worth the transfer."
+        => "model.shapes";
     TooLarge "too_large"
-        "a matrix has more than 2^30 elements, beyond the NPU's address window.";
+        "a matrix has more than 2^30 elements, beyond the NPU's address window."
+        => "model.shapes";
     Empty "empty"
         "a dimension is empty.";
     ShapeMismatch "shape_mismatch"
@@ -45,9 +62,11 @@ reasons! {
     WeightNotLeaf "weight_not_leaf"
         "the left operand is computed, not a stored weight.";
     WeightNotInHostMemory "weight_not_in_host_memory"
-        "the weight lies in memory only its owner understands (CPU_REPACK or a GPU); `-nr` keeps repacked weights plain.";
+        "the weight lies in memory only its owner understands (CPU_REPACK or a GPU); `-nr` keeps repacked weights plain."
+        => "host.repack";
     WeightType "weight_type"
-        "the weight's type is newer than this plugin, or the host cannot decode it.";
+        "the weight's type is newer than this plugin, or the host cannot decode it."
+        => "model.types";
     ActivationType "activation_type"
         "the activation is not F32.";
     ResultType "result_type"
@@ -73,7 +92,8 @@ reasons! {
     AttentionQueryType "attention_query_type"
         "Q is not F32.";
     AttentionCacheType "attention_cache_type"
-        "the type of K or V is newer than this plugin, or the host cannot decode it.";
+        "the type of K or V is newer than this plugin, or the host cannot decode it."
+        => "model.types";
     AttentionMask "attention_mask"
         "the mask is not F16, has gaps inside its rows, or does not hold one for each token.";
     AttentionSinks "attention_sinks"
@@ -87,17 +107,21 @@ reasons! {
     ExpertsUnquantized "experts_unquantized"
         "the stack of experts is not quantized, or ROCKET_MOE_NATIVE is off: decoding it for each micro-batch is slower than the CPU; ROCKET_MOE=1 takes it.";
     ExpertsFewTokens "experts_few_tokens"
-        "fewer tokens than ROCKET_MOE_MIN_TOKENS: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+        "fewer tokens than ROCKET_MOE_MIN_TOKENS: the CPU is faster; `-ub 2048` makes larger micro-batches."
+        => "model.ubatch";
     ExpertsFewRows "experts_few_rows"
-        "fewer rows an expert than ROCKET_MOE_M_BUCKET: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+        "fewer rows an expert than ROCKET_MOE_M_BUCKET: the CPU is faster; `-ub 2048` makes larger micro-batches."
+        => "model.ubatch";
     ExpertsLittleWork "experts_little_work"
-        "an expert has less work than ROCKET_MOE_MIN_WORK: the CPU is faster; `-ub 2048` makes larger micro-batches.";
+        "an expert has less work than ROCKET_MOE_MIN_WORK: the CPU is faster; `-ub 2048` makes larger micro-batches."
+        => "model.ubatch";
     ExpertsIds "experts_ids"
         "the numbers of the experts are not I32 without gaps inside a token.";
     ExpertsNotKept "experts_not_kept"
         "the stack of experts is no weight that stays where it is, and packing it for each micro-batch is slower than the CPU.";
     ExpertsNoRoom "experts_no_room"
-        "there is no room for the whole stack of experts (ROCKET_MOE_CACHE_MB): the CPU computes it.";
+        "there is no room for the whole stack of experts (ROCKET_MOE_CACHE_MB): the CPU computes it."
+        => "model.fit";
     AttentionSource "attention_source"
         "the operation has an operand that this version does not know.";
 }

@@ -126,14 +126,18 @@ pub fn markdown() -> String {
     }
     out.push_str(DECLINED);
     for r in REASONS {
-        let _ = writeln!(out, "| `{}` | {} |", r.name(), r.sentence());
+        let _ = writeln!(out, "| `{}` | {} | {} |", r.name(), r.sentence(), check(r.mends()));
     }
     out.push_str(REDONE);
     for r in REDOS {
-        let _ = writeln!(out, "| `{}` | {} |", r.name(), r.sentence());
+        let _ = writeln!(out, "| `{}` | {} | {} |", r.name(), r.sentence(), check(r.mends()));
     }
     out.push_str(WORKLOADS);
     out
+}
+
+fn check(id: Option<&str>) -> String {
+    id.map(|id| format!("`{id}`")).unwrap_or_default()
 }
 
 const INTRODUCTION: &str = "\
@@ -155,8 +159,10 @@ A product takes the first of these routes whose condition holds and whose precis
 const DECLINED: &str = "
 ## Why an operation stays on the CPU
 
-| reason | in words |
-|---|---|
+What can be mended has the check that tells how: `rocketctl doctor --only CHECK`. The rest is as it should be.
+
+| reason | in words | check |
+|---|---|---|
 ";
 
 const REDONE: &str = "
@@ -164,8 +170,8 @@ const REDONE: &str = "
 
 What was taken is redone by the host's own CPU backend, with the CPU's result, when:
 
-| reason | in words |
-|---|---|
+| reason | in words | check |
+|---|---|---|
 ";
 
 const WORKLOADS: &str = "

@@ -1,7 +1,8 @@
 //! What ran where, over all hosts: op, type, shape, class of rows and outcome.
 
 use crate::sample::Host;
-use ggml_rocket::route::{REASONS, Reason};
+use ggml_rocket::exec::redo::Redo;
+use ggml_rocket::route::Reason;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -48,21 +49,6 @@ pub struct Line {
     pub share: f64,
 }
 
-/// The doctor's check for a reason that somebody can mend.
-pub fn doctor(reason: Reason) -> Option<&'static str> {
-    match reason {
-        Reason::WeightNotInHostMemory => Some("host.repack"),
-        Reason::NoEngine => Some("access.node"),
-        Reason::AttentionCacheType | Reason::WeightType => Some("model.types"),
-        Reason::KTooSmall | Reason::NTooSmall | Reason::TooLarge => Some("model.shapes"),
-        Reason::ExpertsNoRoom => Some("model.fit"),
-        Reason::ExpertsFewTokens | Reason::ExpertsFewRows | Reason::ExpertsLittleWork => {
-            Some("model.ubatch")
-        }
-        _ => None,
-    }
-}
-
 type Key = (String, String, u64, u64, String, String);
 
 /// Lines over all hosts, the most work first.
@@ -90,16 +76,20 @@ pub fn lines<'a>(hosts: impl Iterator<Item = &'a Host>) -> Vec<Line> {
     let mut lines: Vec<Line> = all
         .into_iter()
         .map(|((op, weight, k, n, place, outcome), (rows, calls, macs))| {
-            let reason = REASONS.iter().copied().find(|r| r.name() == outcome && place != "npu");
-            let mends = reason.and_then(doctor);
+            let reason = Reason::named(&outcome).filter(|_| place != "npu");
+            let mends = match place.as_str() {
+                // Whatever else it was, the kernel may have said something.
+                "redone" => Redo::named(&outcome).and_then(Redo::mends).or(Some("kernel.log")),
+                _ => reason.and_then(Reason::mends),
+            };
             let sum = sums[usize::from(is_run(&place))];
             Line {
                 taken: match (place.as_str(), mends) {
                     ("npu", _) => Weight::Good,
-                    ("redone", _) | (_, Some(_)) => Weight::Mistake,
+                    (_, Some(_)) => Weight::Mistake,
                     _ => Weight::Normal,
                 },
-                doctor: mends.or((place == "redone").then_some("kernel.log")),
+                doctor: mends,
                 sentence: reason.map(Reason::sentence),
                 share: if sum > 0.0 { macs as f64 / sum * 100.0 } else { 0.0 },
                 flops: macs as f64 * 2.0,

@@ -1,14 +1,16 @@
 //! Carrying out a plan.
 
+use super::back::take_back;
 use super::disk::{Disk, Real};
 use super::effect::{Effect, State, Whole, effect, missing_folders};
-use super::journal::{Begin, Deed, Print, Record, SCHEMA, What};
+use super::file::write_file;
+use super::journal::{Begin, Deed, Record, SCHEMA, What};
+use super::outcome::{End, Outcome, StepOutcome};
 use super::place::{Place, parent};
 use super::runs::Runs;
-use super::undo::{Undone, take_back};
+use super::undo::Undone;
 use super::{Plan, Step, emit, show};
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Serialize;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -22,72 +24,6 @@ pub struct Options {
     pub yes: bool,
     /// Writes the files to this folder in place of the system, with the commands.
     pub emit: Option<PathBuf>,
-}
-
-/// What became of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum End {
-    Done,
-    NothingToDo,
-    /// It was shown alone.
-    DryRun,
-    /// Files are in the folder.
-    Emitted,
-    /// Who was asked did not want it.
-    Declined,
-    /// A step that must be done cannot.
-    Blocked,
-}
-
-/// What became of a plan and each of its steps.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Outcome {
-    pub plan: &'static str,
-    pub end: End,
-    pub steps: Vec<StepOutcome>,
-    /// What is to be run once the system is up, where it is not this one.
-    pub commands: Vec<String>,
-}
-
-/// How far a step was before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StepOutcome {
-    pub id: &'static str,
-    pub title: String,
-    #[serde(flatten)]
-    pub was: State,
-    pub optional: bool,
-    /// What was to change.
-    pub changes: Vec<String>,
-}
-
-impl Outcome {
-    /// In a line.
-    pub fn words(&self) -> String {
-        match self.end {
-            End::Done => "Done.".to_owned(),
-            End::NothingToDo => "Nothing to do: all of it is as it should be.".to_owned(),
-            End::DryRun => "Nothing was changed (--dry-run).".to_owned(),
-            End::Emitted => "Nothing of this system was changed.".to_owned(),
-            End::Declined => "Nothing was changed.".to_owned(),
-            End::Blocked => {
-                let blocked = self.steps.iter().find_map(|s| match &s.was {
-                    State::Cannot(why) if !s.optional => Some(format!("{}: {why}", s.id)),
-                    _ => None,
-                });
-                format!("Nothing was changed; {}", blocked.unwrap_or_default())
-            }
-        }
-    }
-
-    /// The exit status by the rules for every answer (operator-tools).
-    pub fn exit(&self) -> u8 {
-        match self.end {
-            End::Blocked | End::Declined => 1,
-            End::Done | End::NothingToDo | End::DryRun | End::Emitted => 0,
-        }
-    }
 }
 
 /// Shows a plan, asks, and carries it out. A failure brings everything back.
@@ -337,28 +273,4 @@ fn what(found: &Effect) -> What {
         }
         Effect::Run { argv, undo } => What::Run { argv: argv.clone(), undo: undo.clone() },
     }
-}
-
-impl Whole {
-    pub fn print(&self) -> Print {
-        Print::of(&self.bytes, self.mode, self.owner)
-    }
-}
-
-/// The name under which a file is written before it takes its place.
-pub fn temp(path: &str) -> String {
-    format!(".{}.rocketctl-new", path.rsplit('/').next().unwrap_or_default())
-}
-
-/// Puts a file in its place, whole or not at all.
-pub fn write_file(disk: &mut dyn Disk, place: &Place, path: &str, new: &Whole) -> Result<()> {
-    let real = place.real(path);
-    let temp = real.with_file_name(temp(path));
-    if disk.look(&temp)?.is_some() {
-        disk.unlink(&temp)?;
-    }
-    disk.write(&temp, &new.bytes, new.mode, new.owner)?;
-    disk.sync(&temp)?;
-    disk.rename(&temp, &real)?;
-    Ok(disk.sync(&place.real(parent(path)))?)
 }

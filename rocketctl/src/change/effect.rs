@@ -1,6 +1,7 @@
 //! What a change comes to on the system as it is: nothing, a concrete deed, or what stands in its way.
 
 use super::disk::{Disk, Entry, Kind};
+use super::journal::Print;
 use super::place::{Place, parent};
 use super::{Change, Step};
 use anyhow::{Context, Result, bail};
@@ -21,6 +22,12 @@ pub struct Whole {
     pub bytes: Vec<u8>,
     pub mode: u32,
     pub owner: Option<(u32, u32)>,
+}
+
+impl Whole {
+    pub fn print(&self) -> Print {
+        Print::of(&self.bytes, self.mode, self.owner)
+    }
 }
 
 /// A change that is not yet made, at a path without links.

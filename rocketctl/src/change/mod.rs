@@ -6,12 +6,15 @@
 //! Everything is below a root path; commands are for the live system alone, and listed for any other.
 
 mod apply;
+mod back;
 mod cli;
 mod command;
 mod disk;
 mod effect;
 mod emit;
+mod file;
 pub mod journal;
+mod outcome;
 mod place;
 mod runs;
 mod show;
@@ -19,10 +22,11 @@ mod show;
 pub mod tests;
 mod undo;
 
-pub use apply::{End, Options, Outcome, carry_out};
+pub use apply::{Options, carry_out};
 pub use cli::How;
 pub use command::{PATIENCE, run as run_program};
 pub use effect::State;
+pub use outcome::{End, Outcome};
 pub use show::needs_root;
 pub use undo::{UndoOptions, Undone, undo};
 

@@ -1,7 +1,7 @@
 //! A plan in words, and the question before it.
 
-use super::apply::Outcome;
 use super::command::quoted;
+use super::outcome::Outcome;
 use super::{Change, Plan, State};
 use crate::doctor::wrapped;
 use anyhow::{Result, bail};

@@ -152,6 +152,12 @@ impl Counters {
         }
     }
 
+    /// For JSON: the files that are not shown, each with its reason.
+    pub fn refused_in_words(&self) -> Vec<[String; 2]> {
+        let words = |(path, why): &(PathBuf, String)| [path.display().to_string(), why.clone()];
+        self.refused.iter().map(words).collect()
+    }
+
     /// Since the figures were written, where this machine's clock is the writer's.
     pub fn age_ms(&self, s: &Snapshot) -> Option<u64> {
         s.age().filter(|_| self.live).map(|ns| ns / 1_000_000)

@@ -82,11 +82,7 @@ fn output(found: &Counters, exit: u8) -> Output<'_> {
                 events: s.events.iter().map(event).collect(),
             })
             .collect(),
-        refused: found
-            .refused
-            .iter()
-            .map(|(p, why)| [p.display().to_string(), why.clone()])
-            .collect(),
+        refused: found.refused_in_words(),
     }
 }
 

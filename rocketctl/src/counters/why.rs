@@ -1,18 +1,20 @@
 //! `rocketctl why`: which operations of a host ran on the NPU, which did not, and why.
 
-use super::{Choice, Counters, Process, read, state};
-use crate::doctor::{checks, finding::wrapped};
+#[cfg(test)]
+mod tests;
+mod text;
+
+use super::{Choice, Counters, Process, read};
 use crate::ui::{Globals, print, print_json};
-use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use ggml_rocket::exec::redo::REDOS;
-use ggml_rocket::route::{REASONS, reference::ENTRIES};
-use rocket_runtime::telemetry::{Place, Row, Snapshot};
+use ggml_rocket::exec::redo::Redo;
+use ggml_rocket::route::{Reason, reference::ENTRIES};
+use rocket_runtime::telemetry::{Place, Row};
 use serde::Serialize;
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 use std::process::ExitCode;
+use text::text;
 
 /// Version of the JSON's shape.
 const SCHEMA: u32 = 1;
@@ -111,11 +113,7 @@ fn output(found: &Counters, sort: Sort, exit: u8) -> Output<'_> {
                 rows: sorted(&s.rows, sort).into_iter().map(line).collect(),
             })
             .collect(),
-        refused: found
-            .refused
-            .iter()
-            .map(|(p, why)| [p.display().to_string(), why.clone()])
-            .collect(),
+        refused: found.refused_in_words(),
         removed: found.removed.iter().map(|p| p.display().to_string()).collect(),
     }
 }
@@ -156,7 +154,7 @@ fn line(r: &Row) -> Line<'_> {
         ns: (r.place != Place::Declined).then_some(r.ns),
         outcome: &r.outcome,
         meaning: meaning(r),
-        doctor: doctor(&r.outcome),
+        doctor: doctor(r),
         normal: is_normal(r),
     }
 }
@@ -166,294 +164,22 @@ fn meaning(r: &Row) -> Option<&'static str> {
     let name = r.outcome.as_str();
     match r.place {
         Place::Npu => ENTRIES.iter().find(|e| e.name == name).map(|e| e.how),
-        Place::Declined => REASONS.iter().find(|e| e.name() == name).map(|e| e.sentence()),
-        Place::Redone => REDOS.iter().find(|e| e.name() == name).map(|e| e.sentence()),
+        Place::Declined => Reason::named(name).map(Reason::sentence),
+        Place::Redone => Redo::named(name).map(Redo::sentence),
         Place::Other => Some("more kinds of rows than the table holds."),
     }
 }
 
-/// Reasons that somebody can do something about, with the doctor's check.
-const MENDED: &[(&str, &str)] = &[
-    ("no_engine", "access.node"),
-    ("weight_not_in_host_memory", "host.repack"),
-    ("weight_type", "model.types"),
-    ("experts_few_tokens", "model.ubatch"),
-    ("experts_few_rows", "model.ubatch"),
-    ("experts_little_work", "model.ubatch"),
-    ("experts_no_room", "model.fit"),
-    ("experts_not_resident", "model.fit"),
-    ("engine_error", "kernel.log"),
-    ("given_up", "kernel.log"),
-    ("mismatch", "kernel.log"),
-];
-
-fn doctor(outcome: &str) -> Option<&'static str> {
-    let (_, id) = MENDED.iter().find(|(reason, _)| *reason == outcome)?;
-    // A check that this version does not have would lead nowhere.
-    checks::ALL.iter().any(|c| c.id == *id).then_some(id)
+/// The doctor's check of a reason that somebody can do something about.
+fn doctor(r: &Row) -> Option<&'static str> {
+    match r.place {
+        Place::Declined => Reason::named(&r.outcome)?.mends(),
+        Place::Redone => Redo::named(&r.outcome)?.mends(),
+        Place::Npu | Place::Other => None,
+    }
 }
 
 /// On the NPU, or left to the CPU because that is faster.
 fn is_normal(r: &Row) -> bool {
-    let mended = MENDED.iter().any(|(reason, _)| *reason == r.outcome);
-    !mended && r.place != Place::Redone
-}
-
-fn text(found: &Counters, sort: Sort, globals: &Globals) -> String {
-    let mut out = String::new();
-    for (i, (_, s)) in found.shown.iter().enumerate() {
-        if i > 0 {
-            out.push('\n');
-        }
-        out += &head(found, s);
-        out += &tables(s, sort, globals);
-    }
-    for (path, why) in &found.refused {
-        out += &lines(&format!("not shown: {}: {why}", path.display()), 0);
-    }
-    if !found.removed.is_empty() {
-        out +=
-            &format!("removed {} left-over files of processes that ended\n", found.removed.len());
-    }
-    if found.shown.is_empty() {
-        out += &lines(&found.nothing(), 0);
-    }
-    out
-}
-
-fn lines(text: &str, indent: usize) -> String {
-    let wrap = |line: &str| wrapped(line, 80 - indent);
-    text.lines().flat_map(wrap).map(|l| format!("{:indent$}{l}\n", "")).collect()
-}
-
-/// Who it is, and how much of its work was taken.
-fn head(found: &Counters, s: &Snapshot) -> String {
-    let fact = |key| s.fact(key).filter(|f| !f.is_empty());
-    let mut words =
-        format!("{} (process {}, {}", fact("program").unwrap_or("a host"), s.process.pid, state(s));
-    words += &match found.age_ms(s) {
-        Some(ms) => format!(", figures of {} ago)", ago(ms)),
-        None => ")".to_owned(),
-    };
-    let models = fact("models").map(|m| format!(", {m}")).unwrap_or_default();
-    let device = fact("device").map(|d| format!(", on {d}")).unwrap_or_default();
-    let asked = match (s.total("asked.accepted_macs"), s.total("asked.declined_macs")) {
-        (Some(yes), Some(no)) if yes.saturating_add(no) > 0 => {
-            let share = 100.0 * yes as f64 / yes.saturating_add(no) as f64;
-            format!(
-                "About {share:.0} % of the work that the host asked about was taken (an estimate)."
-            )
-        }
-        _ => "How much of the work was taken is not known.".to_owned(),
-    };
-    lines(&format!("{words}{models}{device}\n{asked}"), 0)
-}
-
-fn ago(ms: u64) -> String {
-    match ms {
-        0..10_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        10_000..600_000 => format!("{} s", ms / 1000),
-        _ => format!("{} min", ms / 60_000),
-    }
-}
-
-fn tables(s: &Snapshot, sort: Sort, globals: &Globals) -> String {
-    let mut out = String::new();
-    for (place, title, calls) in [
-        (Place::Npu, "On the NPU", "calls"),
-        (Place::Declined, "Left to the CPU", "asked"),
-        (Place::Redone, "Taken, and computed by the CPU after all", "calls"),
-        (Place::Other, "Of any kind, beyond what the table holds", "calls"),
-    ] {
-        let rows = sorted(&s.rows, sort);
-        let rows: Vec<&Row> = rows.into_iter().filter(|r| r.place == place).collect();
-        let rows: Vec<&Row> =
-            rows.into_iter().filter(|r| !globals.quiet || !is_normal(r)).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        out += &format!("\n{title}\n");
-        let last = if place == Place::Npu { "ms    GOP/s route" } else { "reason" };
-        out += &format!("{:<14} {:<7} {:<21} {calls:>6} {last}\n", "op", "type", "rows x K x N");
-        for r in &rows {
-            out += &row(r, globals.colored());
-        }
-        let reasons: BTreeSet<&str> = rows.iter().map(|r| r.outcome.as_str()).collect();
-        for reason in reasons.into_iter().filter(|_| place != Place::Npu) {
-            let Some(r) = rows.iter().find(|r| r.outcome == reason) else { continue };
-            let words = meaning(r).unwrap_or("this version does not know the reason.");
-            let more = doctor(reason).map(|id| format!(" See: rocketctl doctor --only {id}"));
-            out += &lines(&format!("{reason}: {words}{}", more.unwrap_or_default()), 2);
-        }
-    }
-    if s.rows.is_empty() {
-        out += "No operation was counted yet.\n";
-    }
-    out
-}
-
-fn row(r: &Row, colored: bool) -> String {
-    let rows = match r.rows {
-        [a, b] if a == b => a.to_string(),
-        [a, u32::MAX] => format!("{a}+"),
-        [a, b] => format!("{a}-{b}"),
-    };
-    let shape = format!("{rows}x{}x{}", dimension(r.k), dimension(r.n));
-    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
-    let head = format!(
-        "{:<14} {:<7} {shape:<21} {:>6}",
-        cut(&r.op, 14),
-        cut(&r.weight, 7),
-        number(r.calls as f64, 0)
-    );
-    let tail = match r.place {
-        Place::Npu => {
-            // A FLOP count is twice the multiply-accumulates.
-            let gops = (r.ns > 0).then(|| number(2.0 * r.macs as f64 / r.ns as f64, 1));
-            let gops = gops.unwrap_or_else(|| "n/a".to_owned());
-            let ms = number(r.ns as f64 / 1e6, 1);
-            format!("{ms:>7} {gops:>6} {}", cut(&r.outcome, 13))
-        }
-        _ => cut(&r.outcome, 28),
-    };
-    let style = match (r.place, is_normal(r)) {
-        (Place::Npu, _) => Style::new(),
-        (_, true) => Style::new().dimmed(),
-        (_, false) => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
-    };
-    match colored {
-        true => format!("{style}{head} {tail}{}\n", style.render_reset()),
-        false => format!("{head} {tail}\n"),
-    }
-}
-
-/// In at most six columns.
-fn dimension(n: u64) -> String {
-    if n < 1_000_000 { n.to_string() } else { number(n as f64, 0) }
-}
-
-/// In at most six columns, with so many digits behind the point if there is room.
-fn number(x: f64, digits: usize) -> String {
-    let exact = format!("{x:.digits$}");
-    match exact.len() <= 6 {
-        true => exact,
-        false if x < 999_999.5 => format!("{x:.0}"),
-        false if x < 1e10 => format!("{:.0}M", x / 1e6),
-        false => format!("{x:.0e}"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::tests::{ALL, tree, typical};
-    use super::*;
-    use crate::ui::Color;
-    use rocket_runtime::telemetry::{Image, RowKey};
-
-    fn globals(quiet: bool, color: Color) -> Globals {
-        Globals { root: "/".into(), json: false, quiet, color }
-    }
-
-    fn shown(fill: impl Fn(&mut Image), sort: Sort, quiet: bool) -> String {
-        let (dir, _writer) = tree(fill);
-        let found = read(dir.path(), &ALL).unwrap();
-        let text = text(&found, sort, &globals(quiet, Color::Never));
-        assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-        text
-    }
-
-    /// Where it ran, how often and why not; the share is that of what was counted.
-    #[test]
-    fn a_hosts_table() {
-        let text = shown(typical, Sort::Work, false);
-        let line = |word: &str| text.lines().find(|l| l.contains(word)).unwrap_or_default();
-        // 2 * 19327352832 / 60000000 = 644.2
-        assert!(line("512+x2048x6144").contains("644.2 fp16"), "{text}");
-        assert!(line("1x2048x6144").contains("900 too_few_rows"), "{text}");
-        assert!(text.contains("About 75 %"), "{text}");
-        assert!(text.contains("fewer rows than ROCKET_MIN_M"), "{text}");
-        assert!(text.contains("computed by the CPU after all") && text.contains("result_overflow"));
-        // What is as it should be is left out of the short form.
-        let short = shown(typical, Sort::Work, true);
-        assert!(!short.contains("too_few_rows") && short.contains("weight_not_in_host_memory"));
-    }
-
-    #[test]
-    fn order_is_what_was_asked_for() {
-        let first = |sort| {
-            let text = shown(typical, sort, false);
-            let (_, rest) = text.split_once("Left to the CPU").unwrap();
-            rest.lines().nth(2).unwrap().to_owned()
-        };
-        assert!(first(Sort::Calls).contains("900"), "{}", first(Sort::Calls));
-        assert!(first(Sort::Op).contains("q4_k"));
-        let (dir, _writer) = tree(typical);
-        let found = read(dir.path(), &ALL).unwrap();
-        let rows = &found.shown[0].1.rows;
-        let work: Vec<_> = sorted(rows, Sort::Work).iter().map(|r| (r.place, r.macs)).collect();
-        assert!(work.windows(2).all(|w| w[0].0 < w[1].0 || w[0].1 >= w[1].1), "{work:?}");
-    }
-
-    /// Every reason that can be mended exists, and each declined one has words.
-    #[test]
-    fn reasons_are_the_plugins() {
-        for (reason, _) in MENDED {
-            let known = REASONS.iter().any(|r| r.name() == *reason)
-                || REDOS.iter().any(|r| r.name() == *reason);
-            assert!(known, "{reason}");
-        }
-        let (dir, _writer) = tree(typical);
-        let found = read(dir.path(), &ALL).unwrap();
-        let json = serde_json::to_value(output(&found, Sort::Op, 0)).unwrap();
-        let rows = json["processes"][0]["rows"].as_array().unwrap();
-        assert_eq!(rows.len(), 4);
-        for row in rows {
-            assert!(row["meaning"].is_string(), "{row}");
-            let declined = row["place"] == "declined";
-            assert_eq!(declined, row["ns"].is_null(), "{row}");
-        }
-        let mended: Vec<_> = rows.iter().filter(|r| r["normal"] == false).collect();
-        assert_eq!(mended.len(), 2, "{rows:?}");
-    }
-
-    /// Figures of any size and names of any letters keep to the columns.
-    #[test]
-    fn long_rows_fit() {
-        let fill = |image: &mut Image| {
-            for (i, rows) in [1, 40, u64::MAX].into_iter().enumerate() {
-                let key = RowKey {
-                    place: [Place::Npu, Place::Declined, Place::Other][i],
-                    op: "FLASH_ATTN_EXTRA",
-                    weight: "iq2_xxs_longer_x",
-                    k: 16_777_216,
-                    n: 152_064,
-                    rows,
-                    outcome: "attention_not_in_host_memory_and",
-                };
-                image.count(&key, u64::MAX, u64::MAX, u64::MAX / 1_000_000_000_000);
-            }
-        };
-        let text = shown(fill, Sort::Time, false);
-        assert!(text.contains("17Mx152064"), "{text}");
-        assert_eq!(number(999_999.4, 1), "999999");
-        assert_eq!(number(999_999.6, 1), "1M");
-        assert_eq!(number(12.34, 1), "12.3");
-    }
-
-    #[test]
-    fn colour_is_for_what_can_be_mended() {
-        let (dir, _writer) = tree(typical);
-        let found = read(dir.path(), &ALL).unwrap();
-        let text = text(&found, Sort::Work, &globals(false, Color::Always));
-        let line = |word: &str| text.lines().find(|l| l.contains(word)).unwrap();
-        assert!(line("weight_not_in").contains("\u{1b}[33m"));
-        assert!(!line("too_few_rows").contains("\u{1b}[33m"));
-    }
-
-    /// Without figures nothing is claimed.
-    #[test]
-    fn nothing_counted_is_not_zero() {
-        let text = shown(|_| {}, Sort::Work, false);
-        assert!(text.contains("not known") && !text.contains("0 %"), "{text}");
-    }
+    r.place != Place::Redone && doctor(r).is_none()
 }

@@ -7,25 +7,24 @@ pub mod headers;
 pub mod module;
 mod running;
 mod source;
+mod status;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use crate::change::{self, How, Options};
 use crate::doctor::finding::{Report, Status::Fail, wrapped};
 use crate::ui::{Globals, print, print_json};
 use anyhow::{Context, Result, bail};
-use catalog::{Patch, Tier, catalog};
+use catalog::catalog;
 use clap::{Args, Subcommand};
 use rocket_runtime::board::{Facts, Root};
-use running::Running;
-use serde::Serialize;
-use source::Source;
+use status::{Line, line, status, table};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tree::{Series, Tree};
 
-/// Version of the JSON's shape.
-const SCHEMA: u32 = 1;
 /// The names of changes in the journal: of a source's, and of the system's.
 const SOURCE_PLAN: &str = "patch-source";
 const MODULE_PLAN: &str = "patch-module";
@@ -125,59 +124,6 @@ struct Kernel {
     /// Its release, as uname -r prints it. Without this the running one.
     #[arg(long, value_name = "RELEASE")]
     release: Option<String>,
-}
-
-/// What a source or a module shows of a patch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum State {
-    /// It has what the patch gives, in whatever words.
-    Applied,
-    /// Mainline gave it.
-    Upstream,
-    /// It has none of it.
-    Missing,
-    /// It has a part: worse than either, as nobody has tested it.
-    Conflicts,
-    /// A function that tells is not there, or cannot be read; or the module does not say.
-    Unknown,
-}
-
-impl State {
-    fn word(self) -> &'static str {
-        match self {
-            State::Applied => "applied",
-            State::Upstream => "upstream",
-            State::Missing => "missing",
-            State::Conflicts => "CONFLICTS",
-            State::Unknown => "unknown",
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Line<'a> {
-    id: &'a str,
-    alias: Option<&'a str>,
-    tier: Tier,
-    title: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    state: Option<State>,
-    needs: &'a [String],
-    tunables: &'a [String],
-    upstream: Option<&'a str>,
-    in_series: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Status<'a> {
-    schema: u32,
-    tool: &'static str,
-    version: &'static str,
-    exit: u8,
-    /// What was looked at.
-    source: &'a str,
-    patches: &'a [Line<'a>],
 }
 
 /// Runs a subcommand.
@@ -316,107 +262,6 @@ fn checked(kernel: &Kernel, globals: &Globals) -> Result<Report> {
     Ok(Report { verdict, ..report })
 }
 
-fn status(all: &[Patch], dir: Option<&Path>, globals: &Globals) -> Result<ExitCode> {
-    let (source, states): (String, Vec<State>) = match dir {
-        Some(dir) => {
-            let source = Source::open(dir)?;
-            let states = all.iter().map(|p| state(p, &source)).collect();
-            (source.dir.display().to_string(), states)
-        }
-        None => {
-            let root =
-                Root::open(&globals.root).with_context(|| globals.root.display().to_string())?;
-            let running = Running::read(&root, &Facts::read(&root));
-            let states = all.iter().map(|p| running.state(p)).collect();
-            (running.source, states)
-        }
-    };
-    let lines: Vec<Line<'_>> = all.iter().zip(states).map(|(p, s)| line(p, Some(s))).collect();
-    let required = |want: &[State]| -> Vec<&str> {
-        let is = |l: &&Line<'_>| l.state.is_some_and(|s| want.contains(&s));
-        let lines = lines.iter().filter(|l| l.tier == Tier::Required);
-        lines.filter(is).map(|l| l.id).collect()
-    };
-    let lacking = required(&[State::Missing, State::Conflicts]);
-    let unknown = required(&[State::Unknown]);
-    let exit = if !lacking.is_empty() {
-        1
-    } else if !unknown.is_empty() {
-        3
-    } else {
-        0
-    };
-    if globals.json {
-        let (tool, version) = ("rocketctl", env!("CARGO_PKG_VERSION"));
-        print_json(&Status {
-            schema: SCHEMA,
-            tool,
-            version,
-            exit,
-            source: &source,
-            patches: &lines,
-        })?;
-        return Ok(ExitCode::from(exit));
-    }
-    let mut out = format!("{source}\n{}", table(&lines));
-    for (words, ids) in [("and not there", &lacking), ("and not known", &unknown)] {
-        if !ids.is_empty() {
-            out += &format!("\n{}", paragraph(&format!("required, {words}: "), &ids.join(", ")));
-        }
-    }
-    if !lacking.is_empty() {
-        out += "kernel-patches/README.md says how to install the series\n";
-    }
-    print(&out)?;
-    Ok(ExitCode::from(exit))
-}
-
-fn line(patch: &Patch, state: Option<State>) -> Line<'_> {
-    Line {
-        id: &patch.id,
-        alias: patch.alias.as_deref(),
-        tier: patch.tier,
-        title: &patch.title,
-        state,
-        needs: &patch.needs,
-        tunables: &patch.tunables,
-        upstream: patch.upstream.as_deref(),
-        in_series: patch.in_series(),
-    }
-}
-
-fn state(patch: &Patch, source: &Source) -> State {
-    let mut held = Vec::new();
-    for condition in &patch.probe {
-        match source.text(&condition.place) {
-            Some(text) => held.push(condition.holds(&text)),
-            None => return State::Unknown,
-        }
-    }
-    match held.iter().filter(|h| **h).count() {
-        n if n == held.len() && patch.in_series() => State::Applied,
-        n if n == held.len() => State::Upstream,
-        0 => State::Missing,
-        _ => State::Conflicts,
-    }
-}
-
-fn table(lines: &[Line<'_>]) -> String {
-    let mut out = String::new();
-    for l in lines {
-        let tier = match l.tier {
-            Tier::Required => "required",
-            Tier::Recommended => "recommended",
-            Tier::Optional => "optional",
-        };
-        let state = l.state.map(|s| format!("{:<10}", s.word())).unwrap_or_default();
-        let alias = l.alias.unwrap_or("");
-        let head = format!("{state}{:<20} {alias:<3} {tier:<12} ", l.id);
-        out += &paragraph(&head, l.title);
-    }
-    out
-}
-
 /// A head and words beside it, in lines of 80.
 fn paragraph(head: &str, words: &str) -> String {
     let lines = wrapped(words, 80 - head.len());
@@ -425,174 +270,4 @@ fn paragraph(head: &str, words: &str) -> String {
         _ => format!("{:w$}{l}\n", "", w = head.len()),
     };
     lines.iter().enumerate().map(line).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn states(dir: &Path) -> Vec<(String, State)> {
-        let source = Source::open(dir).unwrap();
-        catalog().unwrap().iter().map(|p| (p.id.clone(), state(p, &source))).collect()
-    }
-
-    fn of(dir: &Path, id: &str) -> State {
-        states(dir).into_iter().find(|(i, _)| i == id).unwrap().1
-    }
-
-    /// Whole, half and unreadable sources of two functions; a comment or a string decides nothing.
-    #[test]
-    fn what_a_source_shows() {
-        let dir = tempfile::tempdir().unwrap();
-        let write = |text: &str| std::fs::write(dir.path().join("rocket_job.c"), text).unwrap();
-        let tasks = |body: &str| format!("static int\nrocket_copy_tasks(void)\n{{ {body} }}\n");
-        let submit = |body: &str| format!("int rocket_ioctl_submit(void) {{ {body} }}\n");
-        let (bare, good) = ("copy_from_user(a);", "copy_struct_from_user (a);");
-        let call = "ret = rocket_ioctl_submit_job(a);";
-        for (first, second, want) in [
-            (tasks(bare), submit("rocket_ioctl_submit_job(a);"), State::Missing),
-            (tasks(good), submit(&format!("{good} {call}")), State::Applied),
-            (
-                tasks(&format!("/* x */ {good}\n")),
-                submit(&format!("\t{good}\n\n{call}")),
-                State::Applied,
-            ),
-            (tasks(good), submit("rocket_ioctl_submit_job(a);"), State::Conflicts),
-            (
-                tasks(&format!("// {good}\n{bare}")),
-                submit(&format!("{good} {call}")),
-                State::Conflicts,
-            ),
-            (tasks(good), String::new(), State::Unknown),
-            (tasks(good), "int rocket_ioctl_submit(void) { if (a) {".to_owned(), State::Unknown),
-        ] {
-            write(&format!("{first}{second}"));
-            assert_eq!(of(dir.path(), "extensible-submit"), want, "{first}{second}");
-        }
-    }
-
-    /// The mechanisms that the public series is described by (kernel-and-uapi C.2), in other words than
-    /// ours; and mainline's.
-    #[test]
-    fn the_same_matter_by_other_hands() {
-        let run =
-            |body: &str| format!("static struct dma_fence *rocket_job_run(void) {{ {body} }}\n");
-        let irq = |body: &str| format!("static void rocket_job_handle_irq(void) {{ {body} }}\n");
-        let attach = "ret = iommu_attach_group(job->domain->domain, core->iommu_group);";
-        let detach = "iommu_detach_group(NULL, iommu_group_get(core->dev));";
-        let kept = format!(
-            "if (core->mapped != job->domain) {{ if (core->mapped) {{ {detach} put(core->mapped); }} {attach} }}"
-        );
-        let reset = |body: &str| format!("static void\nrocket_reset(int a)\n{{\n{body}\n}}\n");
-        let stop = "rocket_pc_writel(core, OPERATION_ENABLE, 0x0);";
-        let guarded = "scoped_guard(mutex, &core->job_lock) { done(core); }";
-        let kick = |n: &str| {
-            format!("static void rocket_job_hw_submit(void) {{ PC_TASK_CON_TASK_NUMBER({n}); }}\n")
-        };
-        let job = |field: &str| format!("struct drm_rocket_job {{ __u64 tasks; {field} }};\n");
-        let file = |field: &str| format!("struct rocket_file_priv {{ {field} }};\n");
-        let free = |body: &str| format!("void rocket_gem_bo_free(void) {{ {body} }}\n");
-        let tasks = |body: &str| format!("static int rocket_copy_tasks(void) {{ {body} }}\n");
-        for (id, source, want) in [
-            ("keep-attached", run(&kept) + &irq("signal();"), State::Applied),
-            ("keep-attached", run(attach) + &irq(detach), State::Missing),
-            ("keep-attached", run(attach) + &irq("signal();"), State::Conflicts),
-            (
-                "domain-allocator",
-                file("int domain;") + &free("drm_mm_remove_node(a);"),
-                State::Applied,
-            ),
-            (
-                "domain-allocator",
-                file("struct drm_mm mm;") + &free("bo->driver_priv->mm;"),
-                State::Missing,
-            ),
-            ("task-array", tasks("fail: return ret;"), State::Upstream),
-            ("task-array", tasks("fail: kvfree(rjob->tasks); return ret;"), State::Missing),
-            ("batched-submit", kick("job->batched ? n : 1") + &job("__u32 flags;"), State::Applied),
-            ("batched-submit", kick("1") + &job(""), State::Missing),
-            ("batched-submit", kick("1") + &job("__u32 flags;"), State::Conflicts),
-            (
-                "reset-before-detach",
-                reset(&format!("rocket_core_reset(core);\n{detach}")),
-                State::Applied,
-            ),
-            (
-                "reset-before-detach",
-                reset(&format!("{detach}\nrocket_core_reset(core);")),
-                State::Missing,
-            ),
-            (
-                "completion-lock",
-                irq(&format!("mutex_lock(&core->job_lock); {stop} next();")),
-                State::Applied,
-            ),
-            ("completion-lock", irq(&format!("{stop} {guarded}")), State::Missing),
-            (
-                "clocks-by-name",
-                "static const char * const ids[] = { \"aclk\", \"hclk\" };".to_owned(),
-                State::Applied,
-            ),
-            ("clocks-by-name", "// \"aclk\"\n".to_owned(), State::Missing),
-            ("clock-lever", "static ulong rocket_npu_clk_hz;".to_owned(), State::Applied),
-            ("voltage", "err = regulator_set_voltage (r, lo, hi);".to_owned(), State::Applied),
-        ] {
-            let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join("rocket_job.c"), &source).unwrap();
-            assert_eq!(of(dir.path(), id), want, "{id}: {source}");
-        }
-    }
-
-    #[test]
-    fn a_folder_without_a_driver_is_an_error_with_its_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let error = Source::open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains(&dir.path().display().to_string()) && error.contains("kernel tree"));
-    }
-
-    /// Case A21: the same double free unmended, and mended in two people's words: neither is a conflict, and neither
-    /// is ours.
-    #[test]
-    fn a_patch_that_is_in_already_is_upstream() {
-        let driver = |tail: &str| {
-            format!(
-                "static int\nrocket_copy_tasks(struct drm_device *dev, struct rocket_job *rjob)\n{{\n\
-                 \trjob->tasks = kvmalloc_array(n, sizeof(*t), GFP_KERNEL);\n\tif (copy_from_user(&t, p, s)) {{\n\
-                 \t\tret = -EFAULT;\n\t\tgoto fail;\n\t}}\n\treturn 0;\n\nfail:\n{tail}\treturn ret;\n}}\n"
-            )
-        };
-        for (tail, want) in [
-            ("\tkvfree(rjob->tasks);\n", State::Missing),
-            // The pointer is forgotten, so that the job's end frees nothing.
-            ("\tkvfree(rjob->tasks);\n\trjob->tasks = NULL;\n", State::Upstream),
-            // The job's end alone frees it.
-            ("\t/* rocket_job_cleanup() does kvfree() */\n", State::Upstream),
-        ] {
-            let dir = tempfile::tempdir().unwrap();
-            std::fs::write(dir.path().join("rocket_job.c"), driver(tail)).unwrap();
-            assert_eq!(of(dir.path(), "task-array"), want, "{tail}");
-        }
-    }
-
-    #[test]
-    fn tables_have_eighty_columns() {
-        let all = catalog().unwrap();
-        for state in [None, Some(State::Conflicts)] {
-            let lines: Vec<Line<'_>> = all.iter().map(|p| line(p, state)).collect();
-            let text = table(&lines);
-            assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
-            assert!(text.lines().count() >= all.len() && text.contains("keep-attached"));
-        }
-    }
-
-    #[test]
-    fn releases_are_names() {
-        let globals =
-            Globals { root: "/".into(), json: false, quiet: false, color: crate::ui::Color::Never };
-        let release = |text: &str| release(&Kernel { release: Some(text.into()) }, &globals);
-        assert_eq!(release("7.3.4-arm64").unwrap(), "7.3.4-arm64");
-        for bad in ["", "../../etc", "a/b", ".", ".."] {
-            assert!(release(bad).is_err(), "{bad}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! Which patches the running module has, by what it says of itself.
 
-use super::State;
 use super::catalog::Patch;
+use super::status::State;
 use rocket_runtime::board::{Facts, Root};
 
 /// What the running module shows.

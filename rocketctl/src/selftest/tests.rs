@@ -1,5 +1,6 @@
 //! The command on simulated boards, right ones and such on which something goes wrong.
 
+use super::findings::product;
 use super::*;
 use rocket_sim::{Config, Fault, SimBoard};
 

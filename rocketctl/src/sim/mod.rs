@@ -3,6 +3,7 @@
 mod board;
 mod explain;
 mod library;
+mod prepare;
 mod report;
 mod run;
 mod serve;

@@ -7,7 +7,7 @@ mod random;
 pub use disk::digest;
 pub use faults::survives;
 
-use super::apply::{End, carry_out_on};
+use super::apply::carry_out_on;
 use super::place::Place;
 use super::undo::undo_on;
 use super::*;
