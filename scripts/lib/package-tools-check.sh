@@ -67,10 +67,9 @@ expect() {
     "$want"-$pattern) ;;
     *) fail "$*: status $status for $want, first line '$first' for '$pattern'" ;;
   esac
-  # Without what comes before the program.
-  what="$*"
-  what=${what##*--chdir / }
-  note "${what##*/usr/}: ${first:-(silent)}"
+  # The program and its words alone.
+  what=$(printf '%s\n' "$*" | sed -E 's#--(ro-bind [^ ]+|tmpfs) [^ ]+ ##g; s#.*--chdir / ##; s#.*/usr/(bin|lib)/#/usr/\1/#')
+  note "$what: ${first:-(silent)}"
 }
 
 # first_of BOARD: the first line of the doctor on it, as a pattern, from what the tests say must be found.
