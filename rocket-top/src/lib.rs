@@ -7,6 +7,7 @@
 
 pub mod app;
 pub mod frame;
+mod generate;
 mod live;
 pub mod output;
 pub mod rate;
@@ -120,15 +121,19 @@ impl Feed {
 
 /// The program.
 pub fn main() -> ExitCode {
-    let arguments = match Arguments::try_parse() {
-        Ok(arguments) => arguments,
+    let (arguments, generated) = match generate::parse() {
+        Ok(parsed) => parsed,
         Err(e) => {
             // Nobody to tell when that is closed as well.
             let _ = e.print();
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    match run(&arguments) {
+    let done = match generated {
+        Some(what) => generate::text(what).and_then(|text| print(&text).map(|_| ())),
+        None => run(&arguments),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("rocket-top: {e:#}");

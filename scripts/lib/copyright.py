@@ -1,5 +1,5 @@
-"""copyright.py amd64|arm64: the copyright file of the packages, with the licences of every crate
-that is linked into libggml-rocket.so (what cargo resolves for that target, build tools left out)."""
+"""copyright.py amd64|arm64 CRATE...: the copyright file of a package, with the licences of every crate that is
+linked into these of ours (what cargo resolves for that target, build tools left out)."""
 
 import json
 import pathlib
@@ -15,9 +15,10 @@ def cargo(*words):
     return run.stdout
 
 
-def crates(triple):
+def crates(triple, ours):
     """Linked crates as name -> version -> package, ours left out."""
-    tree = cargo("tree", "--locked", "-p", "ggml-rocket", "-e", "no-dev,no-build,no-proc-macro",
+    chosen = [word for name in ours for word in ("-p", name)]
+    tree = cargo("tree", "--locked", *chosen, "-e", "no-dev,no-build,no-proc-macro",
                  "--target", triple, "--prefix", "none", "-f", "{p}")
     linked = {tuple(line.split()[:2]) for line in tree.splitlines() if line.strip()}
     metadata = cargo("metadata", "--locked", "--format-version", "1", "--filter-platform", triple)
@@ -27,14 +28,15 @@ def crates(triple):
 
 
 def main():
-    (arch,) = sys.argv[1:]
+    arch, *ours = sys.argv[1:]
     print((pathlib.Path("LICENSE-MIT")).read_text().strip())
     print("\nOr, at your choice, the Apache License, Version 2.0, which on Debian systems is in")
     print("/usr/share/common-licenses/Apache-2.0.")
-    print("\nThe library is linked with the Rust standard library (MIT or Apache-2.0, the Rust")
+    what = "The library is" if ours == ["ggml-rocket"] else "The programs are"
+    print(f"\n{what} linked with the Rust standard library (MIT or Apache-2.0, the Rust")
     print("project's developers) and with the crates below, each under its own licence.")
     texts = {}
-    packages = sorted(crates(TRIPLES[arch]), key=lambda p: (p["name"], p["version"]))
+    packages = sorted(crates(TRIPLES[arch], ours), key=lambda p: (p["name"], p["version"]))
     if not packages:
         sys.exit("copyright.py: cargo names no crate that is linked in")
     for package in packages:

@@ -22,9 +22,10 @@ pub fn check(root: &Root, facts: &Facts) -> Report {
 }
 
 fn finding(root: &Root, facts: &Facts, file: &File) -> Finding {
-    let File { id, path, .. } = *file;
+    let id = file.id;
+    let path = &in_effect(root, file);
     let gives = given(root, facts, file);
-    match (installed(root, file), gives) {
+    match (installed(root, path, file), gives) {
         (Installed::Current, Some(Err(not))) => {
             Finding::warn(id, format!("{path} is installed, and not in effect"))
                 .cause(not)
@@ -55,6 +56,15 @@ fn finding(root: &Root, facts: &Facts, file: &File) -> Finding {
     }
 }
 
+/// A package's copy, unless a file of the same name in /etc takes its place.
+fn in_effect(root: &Root, file: &File) -> String {
+    let packaged = file.packaged();
+    match (root.exists(file.path), root.exists(&packaged)) {
+        (Ok(false), Ok(true)) => packaged,
+        _ => file.path.to_owned(),
+    }
+}
+
 enum Installed {
     No,
     Current,
@@ -63,8 +73,8 @@ enum Installed {
     Unknown(String),
 }
 
-fn installed(root: &Root, file: &File) -> Installed {
-    match (root.exists(file.path), root.bytes(file.path)) {
+fn installed(root: &Root, path: &str, file: &File) -> Installed {
+    match (root.exists(path), root.bytes(path)) {
         (Ok(false), _) => Installed::No,
         (_, Ok(bytes)) if bytes == file.text.as_bytes() => Installed::Current,
         (_, Ok(bytes)) if is_ours(file, &bytes) => {

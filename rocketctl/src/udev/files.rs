@@ -17,6 +17,13 @@ pub struct File {
     pub mark: &'static str,
 }
 
+impl File {
+    /// Where the package of the tools has it.
+    pub fn packaged(&self) -> String {
+        self.path.replacen("/etc/", "/usr/lib/", 1)
+    }
+}
+
 pub const RULES: File = File {
     id: "udev.rules",
     path: "/etc/udev/rules.d/71-rocket-npu.rules",

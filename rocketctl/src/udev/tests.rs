@@ -118,6 +118,24 @@ fn what_is_there_and_what_is_given() {
     assert_eq!(checked(&Board::of("laptop")).exit, 0, "nothing to need them");
 }
 
+/// A package's copy counts, and one in /etc takes its place.
+#[test]
+fn what_a_package_installed() {
+    let packaged = "usr/lib/udev/rules.d/71-rocket-npu.rules";
+    let series = || Board::of("rk3588-series").set(packaged, RULES.text);
+    let f = &checked(&series()).findings[0];
+    assert_eq!((f.status, f.title.contains(packaged)), (Status::Ok, true), "{f:?}");
+    let old = Board::of("rk3588-series").set(packaged, RULES.text.replace("1000", "20"));
+    let f = &checked(&old).findings[0];
+    assert_eq!((f.status, f.title.contains(packaged)), (Status::Warn, true), "{f:?}");
+    let masked = series().set(&RULES.path[1..], "");
+    let f = &checked(&masked).findings[0];
+    assert_eq!((f.status, f.title.contains(RULES.path)), (Status::Warn, true), "{f:?}");
+    let counters = series().set("usr/lib/tmpfiles.d/rocket-npu.conf", TMPFILES.text);
+    let counters = counters.set("run/rocket/x", "");
+    assert_eq!(status(&counters, "udev.counters"), Status::Ok);
+}
+
 /// What `setup` installed can be taken away alone, and then what `setup` did otherwise taken back.
 #[test]
 fn away_with_what_another_run_installed() {
