@@ -159,10 +159,10 @@ fn short(n: u64) -> String {
 }
 
 fn row<'a>(l: &frame::Line, width: usize, theme: &Theme) -> Line<'a> {
-    let rows = if l.rows[0] == l.rows[1] {
-        l.rows[0].to_string()
-    } else {
-        format!("{}-{}", l.rows[0], l.rows[1])
+    let rows = match l.rows {
+        [least, u32::MAX] => format!("{least}+"),
+        [least, most] if least == most => least.to_string(),
+        [least, most] => format!("{least}-{most}"),
     };
     let full = ((l.share / 100.0 * 6.0).round() as usize).min(6);
     let bar = format!("{}{}", "#".repeat(full), ".".repeat(6 - full));

@@ -7,7 +7,7 @@ mod hosts;
 mod machine;
 mod trace;
 
-use crate::sample::Sample;
+use crate::sample::{Raw, Sample};
 use anyhow::{Context, Result};
 use rocket_runtime::board::Root;
 use std::path::{Path, PathBuf};
@@ -50,9 +50,12 @@ impl Collector {
         let mut sources: Vec<Box<dyn Source>> = vec![
             Box::new(machine::Machine::default()),
             Box::new(cores::Cores),
-            Box::new(clients::Clients::below(&places.processes)),
             Box::new(hosts::Hosts::new(&places.processes, &places.counters)),
         ];
+        // A simulated board's files are sockets of another program, and not in /proc.
+        if places.root == places.processes {
+            sources.push(Box::new(clients::Clients::below(&places.processes)));
+        }
         if places.trace {
             sources.push(Box::new(trace::Trace::start(&places.root)?));
         }
@@ -61,7 +64,8 @@ impl Collector {
 
     /// One moment.
     pub fn sample(&mut self) -> Sample {
-        let mut sample = Sample { boot: boot(&self.root), ..clocks() };
+        let clients = Raw::Why("a simulated board is not in /proc".into());
+        let mut sample = Sample { boot: boot(&self.root), clients, ..clocks() };
         for source in &mut self.sources {
             source.fill(&self.root, &mut sample);
         }

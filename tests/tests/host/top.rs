@@ -174,7 +174,7 @@ fn host_rocket_top_on_a_terminal() {
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    until(&|t| t.contains("no process uses the NPU"), 10);
+    until(&|t| t.contains("no process with counters"), 10);
     let mut host = board.bench(&s).spawn().expect("starts");
     let working = until(&|t| t.contains("llama-bench") && t.contains("NPU fp16"), 120);
     assert!(
@@ -183,7 +183,7 @@ fn host_rocket_top_on_a_terminal() {
     );
     let status = host.wait().expect("ends");
     assert!(status.success(), "{status}");
-    let after = until(&|t| t.contains("no process uses the NPU"), 10);
+    let after = until(&|t| t.contains("no process with counters"), 10);
     assert!(after.contains("too_few_rows"), "{after}");
     let send = |keys: &str| {
         assert!(
