@@ -3,7 +3,7 @@
 use super::back::{Found, take_back};
 use super::command::quoted;
 use super::disk::{Disk, Real};
-use super::journal::{Journal, What};
+use super::journal::{Deed, Journal, What};
 use super::place::Place;
 use super::runs::{Runs, leave_nothing};
 use super::show::{confirmed, needs_root};
