@@ -8,6 +8,7 @@ use common::{host, sample};
 use rocket_top::frame::Frame;
 use rocket_top::output::prometheus;
 use rocket_top::sample::{Host, Raw, Sample};
+use std::collections::BTreeSet;
 
 fn between(before: &Sample, now: &Sample) -> Frame {
     Frame::new(Some(before), now, None)
@@ -80,6 +81,21 @@ fn a_process_that_dies() {
     assert_eq!(f.gops.value, None);
     now.hosts = vec![dead(98_900_000_000)];
     assert!(between(&sample(100, 1, [0; 3]), &now).processes.is_empty());
+}
+
+/// Few rows and many are lines of their own.
+#[test]
+fn classes_of_rows() {
+    let mut h = host(1);
+    let mut small = h.rows[0].clone();
+    small.rows = [32, 127];
+    h.rows.push(small);
+    let mut now = sample(101, 2, [0; 3]);
+    now.hosts = vec![h];
+    let f = between(&sample(100, 1, [0; 3]), &now);
+    let rows: BTreeSet<[u32; 2]> =
+        f.routing.iter().filter(|l| l.outcome == "int8").map(|l| l.rows).collect();
+    assert_eq!(rows, BTreeSet::from([[32, 127], [512, 512]]));
 }
 
 /// A table is of those that live; when none does, of the last one.

@@ -49,33 +49,34 @@ pub struct Line {
     pub share: f64,
 }
 
-type Key = (String, String, u64, u64, String, String);
+/// A class of rows is a line of its own: few rows and many are different matters.
+type Key = (String, String, u64, u64, [u32; 2], String, String);
 
 /// Lines over all hosts, the most work first.
 pub fn lines<'a>(hosts: impl Iterator<Item = &'a Host>) -> Vec<Line> {
-    let mut all: BTreeMap<Key, ([u32; 2], u64, u64)> = BTreeMap::new();
+    let mut all: BTreeMap<Key, (u64, u64)> = BTreeMap::new();
     for row in hosts.flat_map(|h| &h.rows) {
         let key = (
             row.op.clone(),
             row.weight.clone(),
             row.k,
             row.n,
+            row.rows,
             row.place.clone(),
             row.outcome.clone(),
         );
-        let (rows, calls, macs) = all.entry(key).or_insert((row.rows, 0, 0));
-        *rows = [rows[0].min(row.rows[0]), rows[1].max(row.rows[1])];
+        let (calls, macs) = all.entry(key).or_default();
         *calls = calls.saturating_add(row.calls);
         *macs = macs.saturating_add(row.macs);
     }
     let is_run = |place: &str| matches!(place, "npu" | "redone");
     let mut sums = [0.0f64; 2];
-    for ((.., place, _), (_, _, macs)) in &all {
+    for ((.., place, _), (_, macs)) in &all {
         sums[usize::from(is_run(place))] += *macs as f64;
     }
     let mut lines: Vec<Line> = all
         .into_iter()
-        .map(|((op, weight, k, n, place, outcome), (rows, calls, macs))| {
+        .map(|((op, weight, k, n, rows, place, outcome), (calls, macs))| {
             let reason = Reason::named(&outcome).filter(|_| place != "npu");
             let mends = match place.as_str() {
                 // Whatever else it was, the kernel may have said something.
