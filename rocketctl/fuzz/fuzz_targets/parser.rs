@@ -1,5 +1,5 @@
 #![no_main]
-//! The parser that ROCKET_FUZZ names, by the table that the replay of the corpora uses too.
+//! The parser that FUZZ_TARGET names, by the table that the replay of the corpora uses too.
 
 use libfuzzer_sys::fuzz_target;
 use std::sync::OnceLock;
@@ -7,11 +7,11 @@ use std::sync::OnceLock;
 static BODY: OnceLock<fn(&[u8])> = OnceLock::new();
 
 fn chosen() -> fn(&[u8]) {
-    let name = std::env::var("ROCKET_FUZZ").unwrap_or_default();
+    let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
     let names: Vec<&str> = rocketctl::fuzz::ALL.iter().map(|(n, _)| *n).collect();
     match rocketctl::fuzz::ALL.iter().find(|(n, _)| *n == name) {
         Some((_, body)) => *body,
-        None => panic!("ROCKET_FUZZ must be one of {}", names.join(", ")),
+        None => panic!("FUZZ_TARGET must be one of {}", names.join(", ")),
     }
 }
 
