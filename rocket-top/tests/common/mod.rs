@@ -1,4 +1,5 @@
 //! A board that works: two samples a second apart, with every kind of line in them.
+// Each test program has its own copy, and uses a part.
 #![allow(dead_code)]
 
 use rocket_top::frame::Frame;

@@ -4,6 +4,7 @@ use super::host::{Closure, Host, Object};
 use super::model::Model;
 use super::plugin::{Origin, Plugin};
 use crate::elf::{self, Files, Search};
+use crate::model::Header;
 use crate::unit::files;
 use anyhow::{Error, Result};
 use clap::Args;
@@ -63,6 +64,12 @@ pub struct Named {
 }
 
 impl Named {
+    /// The model and its header, where there are both.
+    pub fn headed(&self) -> Option<(&Model, &Header)> {
+        let model = self.model.as_ref()?;
+        Some((model, model.header.as_ref().ok()?))
+    }
+
     /// # Errors
     /// A host that is not there.
     pub fn read(

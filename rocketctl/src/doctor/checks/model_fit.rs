@@ -21,9 +21,7 @@ pub const CHECK: Check = Check {
 const ENOUGH: f64 = 80.0;
 
 fn run(case: &Case) -> Finding {
-    let Some((model, header)) =
-        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
-    else {
+    let Some((model, header)) = case.named.headed() else {
         return Finding::unknown(ID, "what fits", "the model's header is not known");
     };
     let Some(memory) = model.settings.memory else {

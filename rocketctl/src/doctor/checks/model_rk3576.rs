@@ -18,9 +18,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(case: &Case) -> Finding {
-    let Some((model, header)) =
-        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
-    else {
+    let Some((model, header)) = case.named.headed() else {
         return Finding::unknown(ID, "the RK3576", "the model's header is not known");
     };
     if model.settings.soc != Soc::Rk3576 {

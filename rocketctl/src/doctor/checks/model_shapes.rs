@@ -20,9 +20,7 @@ pub const CHECK: Check = Check {
 const WORTH: f64 = 5.0;
 
 fn run(case: &Case) -> Finding {
-    let Some((model, header)) =
-        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
-    else {
+    let Some((model, header)) = case.named.headed() else {
         return Finding::unknown(ID, "the model's shapes", "its header is not known");
     };
     let forecast = model.plain(header);

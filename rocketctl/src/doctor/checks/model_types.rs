@@ -21,9 +21,7 @@ pub const CHECK: Check = Check {
 };
 
 fn run(case: &Case) -> Finding {
-    let Some((model, header)) =
-        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
-    else {
+    let Some((model, header)) = case.named.headed() else {
         return Finding::unknown(ID, "the model's types", "its header is not known");
     };
     let unknown: BTreeSet<String> =

@@ -19,9 +19,7 @@ pub const CHECK: Check = Check {
 const LARGE: u64 = 2048;
 
 fn run(case: &Case) -> Finding {
-    let Some((model, header)) =
-        case.named.model.as_ref().and_then(|m| Some((m, m.header.as_ref().ok()?)))
-    else {
+    let Some((model, header)) = case.named.headed() else {
         return Finding::unknown(ID, "the micro-batch", "the model's header is not known");
     };
     let usual = model.plain(header);
